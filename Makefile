@@ -1,0 +1,75 @@
+# Needs only make and Python 3.11 or newer. `make` alone lists the targets.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+SEEDS ?= 500
+CONSTRAINTS := constraints-dev.txt
+CORES = $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+
+# The first interpreter that is new enough and can make a virtual environment.
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
+	&& echo $$python && break; done)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test check sim mutants bench format clean
+
+help: ## List the targets
+	@echo "Fencepost. Targets:"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo "PYTHON=python3.12 chooses the interpreter of a new $(VENV) (make clean first)."
+
+demo: $(VENV)/.base ## Run the hello example (SECONDS=20 ends it by itself)
+	cd examples/hello && ../../.venv/bin/fencepost run hello:scheduler $(if $(SECONDS),--seconds $(SECONDS))
+
+test: $(VENV)/.dev ## Run the tests on all cores
+	$(PY) -m pytest -n auto -q
+
+check: $(VENV)/.dev ## Lint, check the formatting and the types
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+sim: $(VENV)/.dev ## Simulate faults: SEEDS=500 schedules, or SEED=17 for one with its trace
+	$(PY) -m fencepost.testing.sim $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS) --jobs $(CORES))
+
+mutants: $(VENV)/.dev ## Break the protocol on purpose; each break must be noticed
+	$(PY) -m fencepost.testing.mutants
+
+bench: $(VENV)/.dev ## Measure
+	$(PY) bench/run.py
+
+format: $(VENV)/.dev ## Format the code and fix what can be fixed
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+clean: ## Remove the virtual environment, caches and build output
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The same environment serves both: .base has what users get, .dev adds the tools.
+
+$(VENV)/.base: pyproject.toml $(CONSTRAINTS)
+	@$(call make_venv)
+	@echo "Installing Fencepost into $(VENV) ..."
+	@$(call pip_install,.)
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(CONSTRAINTS)
+	@$(call make_venv)
+	@echo "Installing Fencepost and its development tools into $(VENV) (a minute the first time) ..."
+	@$(call pip_install,.[dev])
+	@touch $(VENV)/.base $@
+
+define make_venv
+$(PY) -m pip --version >/dev/null 2>&1 || { \
+	test -n "$(PYTHON)" || { echo "Needs Python 3.11 or newer with venv; name one with PYTHON=..." >&2; exit 1; }; \
+	echo "Creating $(VENV) with $(PYTHON) ..."; \
+	"$(PYTHON)" -m venv --clear $(VENV); }
+endef
+
+define pip_install
+$(PY) -m pip install --quiet --disable-pip-version-check -e '$(1)' -c $(CONSTRAINTS) || { \
+	echo "The installation failed; see above. 'make clean' starts afresh." >&2; exit 1; }
+endef

@@ -1,0 +1,55 @@
+"""What can go wrong, and the exit code the command line answers with.
+
+Only breakage raises. Losing a race is an ordinary reply (`None`, `False`, an empty list).
+Every message names the remedy.
+"""
+
+from __future__ import annotations
+
+
+class FencepostError(Exception):
+    """Anything Fencepost raises on purpose."""
+
+    exit_code = 1
+
+
+class ConfigurationError(FencepostError, ValueError):
+    """A setting, a trigger or a job definition that cannot work. Found before anything runs."""
+
+    exit_code = 78
+
+
+class UsageError(FencepostError, ValueError):
+    """A call or a command line that does not fit: an unknown job, a missing module or attribute."""
+
+    exit_code = 64
+
+
+class StoreUnavailable(FencepostError):
+    """The store did not answer. What was asked may have been committed all the same."""
+
+    exit_code = 69
+
+
+class StoreCorrupt(FencepostError):
+    """The store answered, but what it holds cannot be trusted. Nothing is run from it."""
+
+    exit_code = 78
+
+
+class AnotherRunIsActive(FencepostError):
+    """A manual trigger with `if_active="refuse"` met a run that has not ended."""
+
+    exit_code = 2
+
+
+class FencedOut(FencepostError):
+    """This run's token is no longer the current one: another attempt, or none, owns the fire."""
+
+
+class RunCancelled(FencepostError):
+    """Somebody cancelled this run."""
+
+
+class Fork(FencepostError):
+    """A scheduler or memory store crossed `os.fork()`; it must be started in the child instead."""

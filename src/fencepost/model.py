@@ -1,0 +1,420 @@
+"""The words of Fencepost as values: jobs, fires, claims, leases, and the table of states.
+
+Everything here is frozen and passes the store's boundary as it is; a store never hands out a driver's
+object. What a user's function receives is `fencepost.fire.Fire`, which wraps a claimed `FireRecord`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Literal
+
+from fencepost.errors import ConfigurationError
+from fencepost.retry import Retry
+from fencepost.triggers import Trigger, iso
+
+Json = Any
+"""A JSON value. Checked by `json_value`, not by the type."""
+
+MISFIRES = ("latest", "all", "skip")
+CATCH_UP_LIMIT = 100
+"""How many late fires `misfire="all"` runs at the most, and how many fires per job are planned ahead."""
+
+
+class State(StrEnum):
+    """Where a fire stands.
+
+        pending ──────────► running ──► succeeded | failed | cancelled | lost
+           │  ╲               │  ▲
+           │   ► queued ──────┘  │         queued: admitted to wait for its turn
+           │                     │
+           │      waiting ◄──────┘         waiting: to be claimed again (retry, given back, rerun)
+           ▼
+        skipped | missed | cancelled       decided without a start
+
+    The last six are final and never change.
+    """
+
+    PENDING = "pending"
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    MISSED = "missed"
+    LOST = "lost"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        return self in _FINAL
+
+
+_FINAL = frozenset(
+    {State.SUCCEEDED, State.FAILED, State.SKIPPED, State.MISSED, State.LOST, State.CANCELLED}
+)
+
+
+class Reason(StrEnum):
+    """Why a fire did not simply succeed. Stored, shown, and compared: the wording is part of the ledger."""
+
+    PAUSED = "paused"
+    OVERLAP = "overlap"
+    QUEUE_FULL = "queue full"
+    COALESCED = "coalesced"
+    MISFIRE = "misfire"
+    CATCH_UP_LIMIT = "beyond the catch-up limit"
+    UNKNOWN_TASK = "no replica knew the task"
+    REMOVED = "job removed"
+    REPLICA_DIED = "its replica died in mid-run"
+    CRASHED = "crashed too often"
+    TIMED_OUT = "timed out"
+    RAISED = "raised an exception"
+    DRAIN_LIMIT = "drain limit"
+    REQUESTED = "on request"
+
+
+# --- jobs -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """What happens to a fire that falls due while the job is still active.
+
+    `skip`: it is skipped. `queue(n)`: up to n wait their turn. `allow(n)`: up to n run at once.
+    """
+
+    kind: Literal["skip", "queue", "allow"] = "skip"
+    limit: int = 1
+
+    @classmethod
+    def parse(cls, text: str | Overlap) -> Overlap:
+        if isinstance(text, Overlap):
+            return text
+        found = re.fullmatch(r"(skip|queue|allow)(?:\((\d{1,4})\))?", str(text).strip())
+        if not found or (found[1] == "skip" and found[2]) or (found[1] == "allow" and not found[2]):
+            raise ConfigurationError(
+                f'overlap={text!r} is not known; use "skip", "queue", "queue(5)" or "allow(3)"'
+            )
+        limit = int(found[2] or 1)
+        if limit < 1:
+            raise ConfigurationError(f"overlap={text!r} admits nothing; the number must be at least 1")
+        return cls(found[1], limit)  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        return "skip" if self.kind == "skip" else f"{self.kind}({self.limit})"
+
+    @property
+    def at_once(self) -> int:
+        return self.limit if self.kind == "allow" else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """When to run which task, with which arguments and policies. A JSON value in the store."""
+
+    id: str
+    target: str
+    trigger: Trigger | None = None
+    args: Mapping[str, Json] = field(default_factory=dict)
+    overlap: Overlap = Overlap()
+    misfire: str = "latest"
+    misfire_after: timedelta = timedelta(seconds=30)
+    retry: Retry | None = None
+    timeout: timedelta | None = None
+    after_crash: str = "record"
+    crash_attempts: int = 3
+    execute_on: str = "any"
+
+    def __post_init__(self) -> None:
+        checked_id(self.id, "job id")
+        _one_of("misfire", self.misfire, MISFIRES)
+        _one_of("after_crash", self.after_crash, ("record", "rerun"))
+        _one_of("execute_on", self.execute_on, ("any", "leader"))
+        if not timedelta(0) < self.misfire_after <= timedelta(days=366):
+            raise ConfigurationError(f"job {self.id}: misfire_after must be above 0 and at most a year")
+        if self.timeout is not None and self.timeout <= timedelta(0):
+            raise ConfigurationError(f"job {self.id}: timeout must be above 0; leave it out for no limit")
+        if not 1 <= self.crash_attempts <= 100:
+            raise ConfigurationError(f"job {self.id}: crash_attempts must be between 1 and 100")
+        json_value(dict(self.args), f"arguments of job {self.id}")
+
+    @property
+    def fingerprint(self) -> str:
+        canonical = json.dumps(job_to_json(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+_ID = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
+
+
+def checked_id(text: object, what: str) -> str:
+    if not isinstance(text, str) or not _ID.fullmatch(text):
+        raise ConfigurationError(
+            f"{what} {text!r} is not usable; use 1 to 200 letters, digits and the characters _ . : -"
+        )
+    return text
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ConfigurationError(f"{name}={value!r} is not known; use one of {', '.join(known)}")
+
+
+def json_value(value: Json, what: str, limit: int = 65_536) -> Json:
+    """`value` if it is plain JSON of at most `limit` bytes; a clear error otherwise."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(
+            f"{what} cannot be stored as JSON ({error}); "
+            "pass numbers, strings, booleans, lists and dictionaries only"
+        ) from None
+    if len(text) > limit:
+        raise ConfigurationError(f"{what}: {len(text)} bytes of JSON, the limit is {limit}; store a reference")
+    if json.loads(text) != value:
+        raise ConfigurationError(
+            f"{what} changes on its way through JSON; use lists instead of tuples and string keys"
+        )
+    return value
+
+
+def job_to_json(job: Job) -> dict[str, Json]:
+    return {
+        "id": job.id,
+        "target": job.target,
+        "trigger": job.trigger.to_json() if job.trigger else None,
+        "args": dict(job.args),
+        "overlap": str(job.overlap),
+        "misfire": job.misfire,
+        "misfire_after": job.misfire_after.total_seconds(),
+        "retry": job.retry.to_json() if job.retry else None,
+        "timeout": job.timeout.total_seconds() if job.timeout else None,
+        "after_crash": job.after_crash,
+        "crash_attempts": job.crash_attempts,
+        "execute_on": job.execute_on,
+    }
+
+
+def job_from_json(value: Mapping[str, Json]) -> Job:
+    from fencepost.triggers import trigger_from_json
+
+    return Job(
+        id=value["id"],
+        target=value["target"],
+        trigger=trigger_from_json(value["trigger"]) if value["trigger"] else None,
+        args=value["args"],
+        overlap=Overlap.parse(value["overlap"]),
+        misfire=value["misfire"],
+        misfire_after=timedelta(seconds=value["misfire_after"]),
+        retry=Retry.from_json(value["retry"]) if value["retry"] else None,
+        timeout=timedelta(seconds=value["timeout"]) if value["timeout"] else None,
+        after_crash=value["after_crash"],
+        crash_attempts=value["crash_attempts"],
+        execute_on=value["execute_on"],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of one calendar: from `cursor` on, up to where a newer definition took over.
+
+    Every fire up to `cursor` has been planned. `next_at` is the first one after it; until the planner has
+    looked it equals the cursor, and the calendar counts as *behind*. None: the calendar is exhausted.
+    """
+
+    version: int
+    trigger: Trigger
+    cursor: datetime
+    next_at: datetime | None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A stretch of store time in which due fires are not run: a pause, or nobody knew the task."""
+
+    since: datetime
+    until: datetime | None = None
+    note: str = ""
+    by: str = ""
+
+    def covers(self, moment: datetime) -> bool:
+        return self.since <= moment and (self.until is None or moment < self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job as the store keeps it."""
+
+    job: Job
+    fingerprint: str
+    created_at: datetime
+    changed_at: datetime
+    version: int = 0
+    """Of the trigger: planning compares and sets (version, cursor)."""
+    segments: tuple[Segment, ...] = ()
+    """Calendars not yet planned to their end, oldest first; usually exactly one."""
+    revision: str | None = None
+    declared_by: tuple[str, ...] = ()
+    earlier: tuple[str, ...] = ()
+    """Fingerprints this definition replaced, the latest last."""
+    pauses: tuple[Gap, ...] = ()
+    removed_at: datetime | None = None
+    token: int = 0
+    """The last fencing token given out. Outlives fires, retention and removal."""
+    decided_through: datetime | None = None
+    """The high-water mark: no scheduled fire up to here may be planned again, whatever was pruned."""
+    tail: str | None = None
+    """Key of the last row closed without a start; a neighbour that shares its fate joins it."""
+
+    @property
+    def id(self) -> str:
+        return self.job.id
+
+    def paused_at(self, moment: datetime) -> Gap | None:
+        return next((gap for gap in self.pauses if gap.covers(moment)), None)
+
+    def behind_at(self, moment: datetime) -> bool:
+        """Whether fires may be due that are not planned yet."""
+        head = self.segments[0] if self.segments else None
+        return head is not None and head.next_at is not None and head.next_at <= moment
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """One line of a job's history, by store time. `audit` recomputes from these what was due."""
+
+    job_id: str
+    at: datetime
+    kind: Literal["defined", "paused", "resumed", "removed"]
+    version: int
+    since: datetime
+    """From when on it holds (a definition starts after the last fire already decided)."""
+    trigger: Mapping[str, Json] | None = None
+    until: datetime | None = None
+    note: str = ""
+    by: str = ""
+
+
+# --- fires ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One claim of a fire and how it ended."""
+
+    token: int
+    replica: str
+    started_at: datetime
+    finished_at: datetime
+    outcome: str
+    error: str | None = None
+
+
+MAX_ATTEMPTS_KEPT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FireRecord:
+    """One occurrence of a job; or, closed without a start, a run of neighbours that share one fate."""
+
+    key: str
+    job_id: str
+    due_at: datetime
+    scheduled: bool = True
+    state: State = State.PENDING
+    reason: str | None = None
+    refers_to: str | None = None
+    """The fire named by the reason: coalesced into which, overlapped by which."""
+    count: int = 1
+    last_due_at: datetime | None = None
+    args: Mapping[str, Json] | None = None
+    by: str = ""
+    token: int = 0
+    replica: str | None = None
+    claim_no: int = 0
+    attempt: int = 0
+    crashes: int = 0
+    settled: int = 0
+    """The token that settled it or gave it back. Lets a repeated settle be answered alike."""
+    not_before: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    error: str | None = None
+    checkpoint: Json = None
+    progress: Mapping[str, Json] | None = None
+    cancel_requested: bool = False
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def first_due_at(self) -> datetime:
+        return self.due_at
+
+    @property
+    def last_due(self) -> datetime:
+        return self.last_due_at or self.due_at
+
+    @property
+    def why(self) -> str | None:
+        return f"{self.reason} ({self.refers_to})" if self.refers_to else self.reason
+
+    def ended(self, at: datetime, outcome: str, error: str | None = None) -> FireRecord:
+        """With the current attempt put on record."""
+        assert self.replica is not None
+        assert self.started_at is not None
+        attempt = Attempt(self.token, self.replica, self.started_at, at, outcome, error)
+        return replace(self, attempts=(*self.attempts, attempt)[-MAX_ATTEMPTS_KEPT:], error=error)
+
+
+def fire_key(job_id: str, due_at: datetime) -> str:
+    """The frozen, derived key of a scheduled fire: two leaders planning it write the same row."""
+    return f"{job_id}@{iso(due_at)}"
+
+
+def manual_key(job_id: str, name: str) -> str:
+    """Manual fires have a key space of their own."""
+    return f"{job_id}!{checked_id(name, 'idempotency key')}"
+
+
+# --- replicas and leadership ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRecord:
+    """A replica's presence. Its claims live exactly as long: one renewal renews them all."""
+
+    id: str
+    host: str
+    pid: int
+    version: str
+    joined_at: datetime
+    ttl: float
+    heartbeat: float
+    expires: float
+    """On the store's steady clock."""
+    renewals: int = 0
+    beat_no: int = 0
+    claim_no: int = 0
+    """Number of the last claim attempt decided for it."""
+    targets: tuple[str, ...] = ()
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Leadership. It only saves work: nothing unsafe happens with two leaders or none."""
+
+    holder: str | None = None
+    term: int = 0
+    renewals: int = 0
+    ttl: float = 0.0
+    heartbeat: float = 0.0
+    expires: float = 0.0

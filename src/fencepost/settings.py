@@ -1,0 +1,368 @@
+"""The settings: where each value comes from, what it may be, and how they must fit together.
+
+An explicit value (command line or code) wins over `FENCEPOST_*`, which wins over `fencepost.toml`, or the
+table `[tool.fencepost]` of `pyproject.toml` where there is no `fencepost.toml`. Whatever is wrong is found
+here, before anything runs, and is a `ConfigurationError` that names the remedy. Secrets appear in no message
+and in no `repr`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import math
+import os
+import re
+import tomllib
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from fencepost.errors import ConfigurationError
+
+DEFAULT_STORE: Final = "sqlite:///fencepost.db"
+SHORTEST_HEARTBEAT: Final = timedelta(milliseconds=50)
+SHORTEST_HORIZON: Final = timedelta(seconds=60)
+LONGEST_RUN_TTL: Final = timedelta(hours=24)
+LONGEST_DURATION: Final = timedelta(days=36_500)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    store: str | None = None
+    namespace: str = "default"
+    execute_on: Literal["any", "leader"] = "any"
+    leader_ttl: timedelta = timedelta(seconds=30)
+    heartbeat: timedelta = timedelta(seconds=10)
+    run_ttl: timedelta = timedelta(seconds=30)
+    horizon: timedelta = None  # type: ignore[assignment]  # unset: see __post_init__
+    slots: int = 10
+    drain_timeout: timedelta = timedelta(seconds=20)
+    ready_delay: timedelta = timedelta(seconds=3)
+    grace_period: timedelta = timedelta(seconds=30)  # how long the platform waits between SIGTERM and SIGKILL
+    revision: int | None = None  # grows with every deploy: tells an older replica from a newer one
+    auth_token: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 8787
+    retention: timedelta = timedelta(days=30)
+
+    @classmethod
+    def load(
+        cls, *, env: Mapping[str, str] | None = None, directory: Path | None = None, **overrides: Any
+    ) -> Self:
+        """The settings for this process. An override that is None counts as not given."""
+        for name in overrides:
+            if name not in _PARSERS:
+                raise ConfigurationError(f"there is no setting {name!r}{did_you_mean(name, _PARSERS)}")
+        given = {name: value for name, value in overrides.items() if value is not None}
+        values = _from_toml(directory or Path(), but_not=given)
+        values |= _from_environment(os.environ if env is None else env, but_not=given)
+        return cls(**(values | given))
+
+    def __post_init__(self) -> None:
+        values = {name: _parsed(name, getattr(self, name), called=name) for name in _PARSERS}
+        if values["horizon"] is None:
+            values["horizon"] = max(SHORTEST_HORIZON, 3 * values["leader_ttl"])
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        self._check_limits()
+        self._check_relations()
+
+    def __repr__(self) -> str:
+        shown = {field.name: getattr(self, field.name) for field in fields(self)}
+        shown["store"] = self.store and redacted(self.store)
+        shown["auth_token"] = self.auth_token and "***"
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+    def store_url(self, *, env: Mapping[str, str] | None = None) -> str:
+        """The store given, else a SQLite file here, except where that would be one file per pod."""
+        if self.store is not None:
+            return self.store
+        if "KUBERNETES_SERVICE_HOST" in (os.environ if env is None else env):
+            raise ConfigurationError(
+                f"no store is given, and in Kubernetes the default {DEFAULT_STORE} would be another file in "
+                "each pod, so every pod would run every job: set FENCEPOST_STORE to a store that they share"
+            )
+        return DEFAULT_STORE
+
+    def warnings(self) -> list[str]:
+        """What will work, but probably not as intended."""
+        delay, drain, grace = self.ready_delay, self.drain_timeout, self.grace_period
+        if delay + drain <= grace:
+            return []
+        return [
+            f"ready_delay ({_shown(delay)}) and drain_timeout ({_shown(drain)}) together exceed grace_period "
+            f"({_shown(grace)}): runs that are still draining would be killed. Raise the platform's grace "
+            f"period, and grace_period with it, to {_shown(delay + drain)}, or lower drain_timeout"
+        ]
+
+    def _check_limits(self) -> None:
+        if self.heartbeat < SHORTEST_HEARTBEAT:
+            raise ConfigurationError(
+                f"heartbeat ({_shown(self.heartbeat)}) is too short: "
+                f"raise it to {_shown(SHORTEST_HEARTBEAT)} or more"
+            )
+        if self.run_ttl > LONGEST_RUN_TTL:
+            raise ConfigurationError(
+                f"run_ttl ({_shown(self.run_ttl)}) is too long: lower it to {_shown(LONGEST_RUN_TTL)} or "
+                "less. It need not cover a whole run, since heartbeats renew it"
+            )
+        if not self.retention:
+            raise ConfigurationError("retention (0s) would keep no history: raise it, for instance to 30d")
+
+    def _check_relations(self) -> None:
+        for name, ttl in (("leader_ttl", self.leader_ttl), ("run_ttl", self.run_ttl)):
+            if ttl < 2 * self.heartbeat:
+                lower = f", or lower heartbeat to {_shown(ttl / 2)}" if ttl / 2 >= SHORTEST_HEARTBEAT else ""
+                raise ConfigurationError(
+                    f"{name} ({_shown(ttl)}) must be at least twice heartbeat ({_shown(self.heartbeat)}), "
+                    f"or one late heartbeat ends it: raise {name} to {_shown(2 * self.heartbeat)}{lower}"
+                )
+        horizon, ttl = self.horizon, self.leader_ttl
+        if horizon < 2 * ttl:
+            raise ConfigurationError(
+                f"horizon ({_shown(horizon)}) must be at least twice leader_ttl ({_shown(ttl)}), or fires "
+                f"could fall due unplanned while a leader is replaced: raise horizon to {_shown(2 * ttl)}, "
+                f"lower leader_ttl to {_shown(horizon / 2)}, or leave horizon unset"
+            )
+
+
+def duration(value: object) -> timedelta:
+    """A duration: a `timedelta`, a number of seconds, or text such as `30`, `250ms`, `5m`, `1h30m`, `1d`."""
+    try:
+        parsed = _duration(value)
+    except OverflowError:
+        parsed = None
+    if parsed is None or not timedelta(0) <= parsed <= LONGEST_DURATION:
+        raise ConfigurationError(
+            f"{_short(value)} is not a duration: give seconds, or text such as 250ms, 30s, 5m, 1h30m or 1d; "
+            f"neither negative nor above {_shown(LONGEST_DURATION)}"
+        )
+    return parsed
+
+
+def redacted(url: str) -> str:
+    """The URL without its passwords, for messages. In doubt it hides too much rather than too little."""
+    return _USER_INFO.sub(r"\1:***@", _SECRET_PARAMETER.sub(r"\1***", url))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown word: `; did you mean 'heartbeat'?`, or nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+# Where values come from
+
+
+def _from_environment(env: Mapping[str, str], *, but_not: Container[str]) -> dict[str, Any]:
+    """An empty variable counts as not set: templates of deployments leave such variables behind."""
+    given = {
+        name: value
+        for name, value in env.items()
+        if name.startswith("FENCEPOST_") and value.strip() and not _is_service_link(name, value)
+    }
+    for name in sorted(given.keys() - _VARIABLES):
+        if not name.startswith("FENCEPOST_TEST_"):
+            log.warning("unknown environment variable %s is ignored%s", name, did_you_mean(name, _VARIABLES))
+    values = {}
+    for name in _PARSERS:
+        if name in but_not:
+            continue
+        variable = _variable(name)
+        if f"{variable}_FILE" in given and name in _SECRETS:
+            values[name] = _parsed(name, _from_secret_file(variable, given), called=f"{variable}_FILE")
+        elif variable in given:
+            values[name] = _parsed(name, given[variable], called=variable)
+    return values
+
+
+def _from_secret_file(variable: str, given: Mapping[str, str]) -> str:
+    if variable in given:
+        raise ConfigurationError(f"both {variable} and {variable}_FILE are set: keep one of them")
+    try:
+        return Path(given[f"{variable}_FILE"]).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        # The path is not shown: it may be the secret itself, put into the wrong variable.
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigurationError(f"{variable}_FILE: cannot read the file it names: {reason}") from None
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    """Kubernetes sets variables for every service; one named "fencepost" yields FENCEPOST_PORT=tcp://…:8787."""
+    if name.endswith("_PORT") and re.match(r"(tcp|udp|sctp)://", value):
+        return True
+    return re.search(r"_SERVICE_(HOST|PORT)|_PORT_\d+_(TCP|UDP|SCTP)", name) is not None
+
+
+def _from_toml(directory: Path, *, but_not: Container[str]) -> dict[str, Any]:
+    path = directory / "fencepost.toml"
+    table = _read_toml(path)
+    if table is None:
+        path = directory / "pyproject.toml"
+        table = _our_table(_read_toml(path) or {}, path)
+    for key in table:
+        if key not in _PARSERS and key not in _RESERVED_TABLES:
+            raise ConfigurationError(f"{path}: there is no setting {key!r}{did_you_mean(key, _PARSERS)}")
+    return {
+        name: _parsed(name, value, called=f"{path}: {name}")
+        for name, value in table.items()
+        if name not in _RESERVED_TABLES and name not in but_not
+    }
+
+
+def _our_table(table: dict[str, Any], path: Path) -> dict[str, Any]:
+    for key in ("tool", "fencepost"):
+        table = table.get(key, {})
+        if not isinstance(table, dict):
+            raise ConfigurationError(f"{path}: {key!r} in [tool.fencepost] must be a table")
+    return table
+
+
+def _read_toml(path: Path) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
+
+
+# What values may be
+
+
+def _parsed(name: str, value: object, *, called: str) -> Any:
+    if value is None and name in _OPTIONAL:
+        return None
+    try:
+        return _PARSERS[name](value)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{called}: {error}") from None
+
+
+def _text(value: object) -> str:
+    """Never shows the value: it may be a secret."""
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigurationError("must be text, and not empty")
+    return value.strip()
+
+
+def _namespace(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.:-]{1,100}", value):
+        raise ConfigurationError(
+            f"{_short(value)} is not a namespace: use 1 to 100 letters, digits or any of _ . : -"
+        )
+    return value
+
+
+def _execute_on(value: object) -> str:
+    if value not in ("any", "leader"):
+        raise ConfigurationError(f"{_short(value)} is neither 'any' nor 'leader'")
+    return str(value)
+
+
+def _whole_number(lowest: int, highest: int, hint: str = "") -> Callable[[object], int]:
+    def parse(value: object) -> int:
+        try:
+            number = int(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else None
+        except ValueError:
+            number = None
+        if number is None or not lowest <= number <= highest:
+            raise ConfigurationError(
+                f"{_short(value)} is not a whole number from {lowest} to {highest}{hint}"
+            )
+        return number
+
+    return parse
+
+
+def _duration(value: object) -> timedelta | None:
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return timedelta(seconds=value) if math.isfinite(value) else None
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    if re.fullmatch(_NUMBER, text):
+        return timedelta(seconds=float(text))
+    match = _DURATION.fullmatch(text) if text else None
+    if match is None:
+        return None
+    return timedelta(**{unit: float(number) for unit, number in match.groupdict(default="0").items()})
+
+
+def _shown(length: timedelta) -> str:
+    """As short as it can be written and read back: `90s`, `2h`, `250ms`."""
+    for unit, letter in _UNITS_SHOWN:
+        if length and length % unit == timedelta(0):
+            return f"{length // unit}{letter}"
+    return f"{length / timedelta(milliseconds=1):.15g}ms" if length else "0s"
+
+
+def _short(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more digits than Python will print
+        return "the number given"
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+_NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
+_DURATION: Final = re.compile(
+    r"\s*".join(
+        rf"(?:(?P<{unit}>{_NUMBER}){letter})?"
+        for unit, letter in (
+            ("days", "d"),
+            ("hours", "h"),
+            ("minutes", "m"),
+            ("seconds", "s"),
+            ("milliseconds", "ms"),
+        )
+    )
+)
+_UNITS_SHOWN: Final = (
+    (timedelta(days=1), "d"),
+    (timedelta(hours=1), "h"),
+    (timedelta(minutes=1), "m"),
+    (timedelta(seconds=1), "s"),
+)
+
+# Both run to the last place where a secret could end: a raw "@", "/" or "?" in it must not expose the rest.
+_USER_INFO: Final = re.compile(r"^([\w+.-]+://[^:]*|[^:/]*(?!://)):.*@", re.DOTALL)
+_SECRET_PARAMETER: Final = re.compile(r"(\w*(?:password|passwd|pwd|secret|token)\w*\s*=)[^&]*", re.IGNORECASE)
+
+_PARSERS: Final[Mapping[str, Callable[[object], Any]]] = {
+    "store": _text,
+    "namespace": _namespace,
+    "execute_on": _execute_on,
+    "leader_ttl": duration,
+    "heartbeat": duration,
+    "run_ttl": duration,
+    "horizon": duration,
+    "slots": _whole_number(1, 10_000),
+    "drain_timeout": duration,
+    "ready_delay": duration,
+    "grace_period": duration,
+    "revision": _whole_number(0, 2**53, hint=" that grows with every deploy, such as a build number"),
+    "auth_token": _text,
+    "host": _text,
+    "port": _whole_number(0, 65_535),
+    "retention": duration,
+}
+_OPTIONAL: Final = frozenset({"store", "horizon", "revision", "auth_token"})
+_SECRETS: Final = ("store", "auth_token")
+_RESERVED_TABLES: Final = frozenset({"jobs", "tasks"})
+
+
+def _variable(name: str) -> str:
+    return f"FENCEPOST_{name.upper()}"
+
+
+_VARIABLES: Final = frozenset(map(_variable, _PARSERS)) | {f"{_variable(name)}_FILE" for name in _SECRETS}

@@ -1,0 +1,364 @@
+"""The store: one small interface, and the values that cross it.
+
+Rules every implementation keeps, and the conformance suite (`fencepost.testing.conformance`) checks:
+
+* Each method is one atomic step at one moment of the *store's* clock. No caller's clock is ever used:
+  durations travel, instants do not.
+* Losing a race is a reply (`False`, `None`, an empty tuple). Only breakage raises, and
+  `StoreUnavailable` may mean "it was committed": every method can therefore be repeated safely.
+* Values are frozen dataclasses. Batches, pages and remembered replies are bounded.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from fencepost.model import FireRecord, Gap, Job, JobEvent, JobRecord, Json, Lease, ReplicaRecord, State
+
+# --- presence and leadership ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a follower has seen of the leader: this term and renewal count, unchanged for so long by its own
+    steady clock while the store answered. `gone`: there is evidence that the leader's session has ended."""
+
+    term: int
+    renewals: int
+    seconds: float
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """Asks to lead, or to go on leading."""
+
+    ttl: float
+    watched: Watched | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """One heartbeat: renews presence and with it every claim of this replica; campaigns for leadership.
+
+    Only a beat that is `joining` creates a presence: one that arrives after the replica has left, or was
+    declared dead, must not bring it back. Beats are numbered so that a delayed one changes nothing.
+    """
+
+    replica: str
+    number: int
+    ttl: float
+    heartbeat: float
+    host: str = ""
+    pid: int = 0
+    version: str = ""
+    claim_no: int = 0
+    """The last claim number this replica has used: a delayed claim below it stays refused after rejoining."""
+    joining: bool = False
+    targets: tuple[str, ...] | None = None
+    """The tasks it knows; None: as before."""
+    draining: bool = False
+    """It stops claiming and hands leadership over now."""
+    campaign: Campaign | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A claim the store holds for the replica that asks."""
+
+    key: str
+    token: int
+    claim_no: int
+    cancel_requested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """The answer to a beat. Not `known`: this replica has no presence (any more) and holds nothing."""
+
+    now: datetime
+    known: bool
+    leader: Lease
+    held: tuple[Held, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """Who takes part, as of `now`."""
+
+    now: datetime
+    leader: Lease
+    replicas: tuple[ReplicaRecord, ...]
+    overdue: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A replica whose renewal count a leader saw unchanged for so long. `dead`: its death is proven."""
+
+    replica: str
+    renewals: int
+    seconds: float
+    dead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep did, and what there is to watch until the next one. None of it without the current term."""
+
+    roster: Roster
+    expired: tuple[str, ...] = ()
+    settled: tuple[FireRecord, ...] = ()
+    """Runs of expired replicas: `lost`, or `waiting` to be run again."""
+
+
+# --- jobs and planning ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PutJob:
+    job: Job
+    revision: str | None = None
+    by: str = ""
+    replace: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class JobPut:
+    job_id: str
+    outcome: Literal["created", "changed", "unchanged", "exists", "older revision", "flip back"]
+
+    @property
+    def refused(self) -> bool:
+        return self.outcome in ("exists", "older revision", "flip back")
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeJob:
+    """Pause, resume or remove one job."""
+
+    job_id: str
+    kind: Literal["pause", "resume", "remove"]
+    note: str = ""
+    by: str = ""
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DueJobs:
+    """Jobs whose calendar must be expanded. `soonest`: when the next one will."""
+
+    now: datetime
+    jobs: tuple[JobRecord, ...]
+    soonest: datetime | None
+    unknown: Mapping[str, tuple[Gap, ...]] = field(default_factory=dict)
+    """By target: stretches in which no replica knew it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One fire, or a stretch of neighbours too old to be run one by one."""
+
+    first: datetime
+    last: datetime
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Rows of one calendar after `cursor`. Written only if (version, cursor) still stand: a second leader's
+    plan is a no-op. A planned row is a cache of the calendar; it becomes a fact when it falls due."""
+
+    job_id: str
+    version: int
+    cursor: datetime
+    rows: tuple[Planned, ...]
+    next_at: datetime | None
+    """The first fire after the last row; None: there is none."""
+
+
+# --- fires and claims -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NewFire:
+    """A manual fire. `key` is made by the caller, so that a repeated request adds nothing."""
+
+    key: str
+    job_id: str
+    args: Mapping[str, Json] | None = None
+    if_active: Literal["queue", "refuse"] = "queue"
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    outcome: Literal["added", "exists", "active", "full", "no such job"]
+    fire: FireRecord | None = None
+    """The fire added, the one that exists, or the active one that stands in the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """Asks for up to `room` due fires. Attempts are numbered: the number decided last is answered again."""
+
+    replica: str
+    number: int
+    room: int
+    term: int | None = None
+    """The caller's term if it believes to lead; fires with `execute_on="leader"` need it to be current."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to run one fire: the record carries owner and token."""
+
+    fire: FireRecord
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    claims: tuple[Claim, ...] = ()
+    closed: tuple[FireRecord, ...] = ()
+    """Rows this decision closed without a start."""
+    wake_in: float | None = None
+    """Seconds until something will be due for this replica; None: nothing is planned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    key: str
+    token: int
+    state: State
+    reason: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLater:
+    key: str
+    token: int
+    delay: float
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Somebody else shall run it, with a higher token. Either the body never started, or it has ended."""
+
+    key: str
+    token: int
+    started: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    key: str
+    token: int
+    progress: Mapping[str, Json] | None = None
+    saves: bool = False
+    checkpoint: Json = None
+
+
+Update = Settle | RetryLater | GiveBack | Report
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    accepted: tuple[bool, ...]
+    """One per update. False: its token is not current; the run is fenced out and its result refused."""
+    due: bool = False
+    """Something is due for this replica now, perhaps because a run ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class FireQuery:
+    key: str | None = None
+    job_id: str | None = None
+    states: tuple[State, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: int = 100
+
+
+class Store(ABC):
+    """See the module's docstring for the rules."""
+
+    shared: bool = True
+    """Whether replicas in other processes see it."""
+
+    @abstractmethod
+    async def open(self) -> None: ...
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    # Presence and leadership.
+
+    @abstractmethod
+    async def heartbeat(self, beat: Beat) -> Pulse: ...
+
+    @abstractmethod
+    async def leave(self, replica: str) -> None:
+        """Nothing of this replica is running any more: give back what it holds, forget it."""
+
+    @abstractmethod
+    async def roster(self) -> Roster: ...
+
+    @abstractmethod
+    async def sweep(self, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
+        """Expire dead replicas and their runs. None: `term` is not current."""
+
+    # Jobs and planning.
+
+    @abstractmethod
+    async def put_jobs(self, jobs: Sequence[PutJob]) -> tuple[JobPut, ...]: ...
+
+    @abstractmethod
+    async def change_job(self, change: ChangeJob) -> JobRecord | None: ...
+
+    @abstractmethod
+    async def jobs(self, ids: Sequence[str] | None = None) -> tuple[JobRecord, ...]: ...
+
+    @abstractmethod
+    async def due_jobs(self, horizon: float, limit: int) -> DueJobs: ...
+
+    @abstractmethod
+    async def plan_fires(self, plans: Sequence[Plan]) -> tuple[bool, ...]: ...
+
+    # Fires and claims.
+
+    @abstractmethod
+    async def add_fire(self, fire: NewFire) -> Added: ...
+
+    @abstractmethod
+    async def claim_fires(self, request: ClaimRequest) -> Claimed: ...
+
+    @abstractmethod
+    async def update_claims(self, replica: str, updates: Sequence[Update]) -> Updated: ...
+
+    @abstractmethod
+    async def cancel_fire(self, key: str, by: str = "") -> FireRecord | None:
+        """Close it if it is not running; otherwise ask its replica to end it."""
+
+    # The ledger.
+
+    @abstractmethod
+    async def find_fires(self, query: FireQuery) -> tuple[FireRecord, ...]:
+        """Newest first."""
+
+    @abstractmethod
+    async def history(self, job_id: str) -> tuple[JobEvent, ...]: ...
+
+    @abstractmethod
+    async def prune(self, keep_seconds: float) -> int:
+        """Forget final fires older than that. Tokens and high-water marks stay."""
+
+    @abstractmethod
+    async def wait(self, seconds: float) -> bool:
+        """Until somebody hints that there is something to do (True), or the time is up. Only ever a hint."""

@@ -1,0 +1,145 @@
+"""What becomes of a job's due fires. Pure: the same code decides for every store and every caller.
+
+The order is fixed. A fire that fell due in a gap is closed; then the misfire policy looks at what is late;
+then overlap; then leader-only; what is left is claimed. Nothing here depends on who asks,
+except for the room the caller has and whether it leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from fencepost.model import CATCH_UP_LIMIT, FireRecord, Gap, JobRecord, Reason, State
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """One job at the moment of decision."""
+
+    record: JobRecord
+    due: Sequence[FireRecord]
+    """Pending and queued fires that have fallen due, oldest first."""
+    active: Sequence[FireRecord]
+    """Running or waiting: from the first claim to the final state, retry backoff included."""
+    overdue: bool
+    """Whether a run's renewal is overdue: it may be dead, so nothing is skipped on its account."""
+    unknown: Sequence[Gap] = ()
+    """When no replica knew the job's task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    fire: FireRecord
+    state: State
+    reason: Reason
+    refers_to: str | None = None
+
+
+@dataclass(slots=True)
+class Decision:
+    closings: list[Closing] = field(default_factory=list)
+    queued: list[FireRecord] = field(default_factory=list)
+    claims: list[FireRecord] = field(default_factory=list)
+    contended: bool = False
+    """The run in the way may be dead: what is due was left undecided and must be looked at again soon."""
+
+    def close(self, fire: FireRecord, state: State, reason: Reason, refers_to: str | None = None) -> None:
+        self.closings.append(Closing(fire, state, reason, refers_to))
+
+
+def decide(view: JobView, now: datetime, room: int) -> Decision:
+    """What to do with `view`'s fires for a caller with `room` free slots."""
+    decision = Decision()
+    candidates = _outside_gaps(view, decision)
+    candidates = _after_misfire(view, candidates, now, decision)
+    _claim_again(view, now, room, decision)
+    _claim_or_overlap(view, candidates, room, decision)
+    return decision
+
+
+def _outside_gaps(view: JobView, decision: Decision) -> list[FireRecord]:
+    """Close what fell due while the job was paused, or its task unknown to every replica."""
+    kept = []
+    for fire in view.due:
+        if not fire.scheduled or fire.state is State.QUEUED:
+            kept.append(fire)
+        elif view.record.paused_at(fire.due_at):
+            decision.close(fire, State.SKIPPED, Reason.PAUSED)
+        elif any(gap.covers(fire.due_at) for gap in view.unknown):
+            decision.close(fire, State.MISSED, Reason.UNKNOWN_TASK)
+        else:
+            kept.append(fire)
+    return kept
+
+
+def _after_misfire(
+    view: JobView, fires: list[FireRecord], now: datetime, decision: Decision
+) -> list[FireRecord]:
+    """Apply the misfire policy to a backlog: scheduled fires, not yet queued, the oldest of them late."""
+    job = view.record.job
+    fresh = [fire for fire in fires if fire.scheduled and fire.state is State.PENDING]
+    if not fresh or (now - fresh[0].due_at <= job.misfire_after and fresh[0].count == 1):
+        return fires
+    others = [fire for fire in fires if not fire.scheduled or fire.state is State.QUEUED]
+    if view.record.behind_at(now):
+        # The newest due fire may not be planned yet. Deciding now would run one fire of the backlog here and
+        # another when the planner has caught up: two runs where "latest" promises one.
+        return others
+    if job.misfire == "latest":
+        keep, reason, refers_to = fresh[-1:], Reason.COALESCED, fresh[-1].key
+    elif job.misfire == "skip":
+        keep = [fire for fire in fresh if now - fire.due_at <= job.misfire_after and fire.count == 1]
+        reason, refers_to = Reason.MISFIRE, None
+    else:
+        keep = [fire for fire in fresh if fire.count == 1][-CATCH_UP_LIMIT:]
+        reason, refers_to = Reason.CATCH_UP_LIMIT, None
+        # Each shall run, one after the other: overlap must not skip what catch-up has kept.
+        decision.queued.extend(keep)
+    kept = {fire.key for fire in keep}
+    for fire in fresh:
+        if fire.key not in kept:
+            decision.close(fire, State.MISSED, reason, refers_to)
+    return sorted([*others, *keep], key=lambda fire: fire.due_at)
+
+
+def _claim_again(view: JobView, now: datetime, room: int, decision: Decision) -> None:
+    """Retries, reruns and fires given back: decided once, so no policy looks at them again. A pause holds
+    scheduled ones until it ends."""
+    paused = view.record.paused_at(now) is not None
+    for fire in view.active:
+        if fire.state is not State.WAITING or fire.not_before is None or fire.not_before > now:
+            continue
+        if paused and fire.scheduled:
+            continue
+        if len(decision.claims) < room:
+            decision.claims.append(fire)
+
+
+def _claim_or_overlap(view: JobView, candidates: list[FireRecord], room: int, decision: Decision) -> None:
+    overlap = view.record.job.overlap
+    active = len(view.active)
+    first_active = view.active[0].key if view.active else None
+    admitted = {fire.key for fire in decision.queued}
+    waiting_turn = sum(1 for fire in candidates if fire.state is State.QUEUED or fire.key in admitted)
+    for fire in candidates:
+        if active < overlap.at_once:
+            if len(decision.claims) >= room:
+                return
+            decision.claims.append(fire)
+            active += 1
+            first_active = first_active or fire.key
+            waiting_turn -= fire.state is State.QUEUED or fire.key in admitted
+        elif not fire.scheduled or fire.state is State.QUEUED or fire.key in admitted:
+            continue
+        elif view.overdue:
+            # The run in the way may be dead. Skipping this fire because of it would lose both.
+            decision.contended = True
+        elif overlap.kind != "queue":
+            decision.close(fire, State.SKIPPED, Reason.OVERLAP, first_active)
+        elif waiting_turn < overlap.limit:
+            decision.queued.append(fire)
+            waiting_turn += 1
+        else:
+            decision.close(fire, State.SKIPPED, Reason.QUEUE_FULL, first_active)

@@ -1,0 +1,78 @@
+"""Small pure rules of the protocol, shared by every store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Literal
+
+from fencepost.clock import Moment
+from fencepost.model import JobRecord, Lease, ReplicaRecord
+from fencepost.store.base import PutJob, Suspect, Watched
+
+ORPHANED_AFTER = timedelta(hours=1)
+"""A job whose task no live replica has known for so long is kept and shown, but not planned."""
+
+MANUAL_QUEUE_LIMIT = 100
+"""Manual fires of one job that may wait for their turn."""
+
+LOOK_AGAIN = timedelta(milliseconds=500)
+"""When a due fire could not be decided (its predecessor may be dead) it is looked at again after this."""
+
+OBSERVED = 1.5
+
+
+def may_take_over(at: Moment, lease: Lease, watched: Watched | None) -> bool:
+    """Two witnesses: the store's clock says it expired, *and* a follower saw no renewal for one and a half
+    heartbeats of its own steady time. Either alone is wrong sometimes: the store's clock may have stepped,
+    the follower may have looked at a store that was down. If the store's clock has stepped back, so that the
+    lease will not expire for long, one and a half TTLs of observation are enough by themselves."""
+    if watched is None or (watched.term, watched.renewals) != (lease.term, lease.renewals):
+        return False
+    if watched.gone:
+        return True
+    expired = lease.expires <= at.steady
+    return watched.seconds >= OBSERVED * (lease.heartbeat if expired else lease.ttl)
+
+
+def is_dead(at: Moment, replica: ReplicaRecord, suspect: Suspect) -> bool:
+    """The same rule for a replica and all its runs; proof of death needs no further witness."""
+    if suspect.dead:
+        return True
+    if suspect.renewals != replica.renewals:
+        return False
+    expired = replica.expires <= at.steady
+    return suspect.seconds >= OBSERVED * (replica.heartbeat if expired else replica.ttl)
+
+
+Outcome = Literal["created", "changed", "unchanged", "exists", "older revision", "flip back"]
+
+
+def definition_outcome(existing: JobRecord | None, put: PutJob, live: Sequence[str]) -> Outcome:
+    """What writing a definition does. During a rolling deploy old and new replicas start in any order: a
+    revision decides; without one the last start wins, but a definition that has been replaced does not come
+    back while a live replica declares its successor."""
+    if existing is None:
+        return "created"
+    if existing.removed_at:
+        return "changed"
+    if existing.fingerprint == put.job.fingerprint:
+        return "unchanged"
+    if not put.replace:
+        return "exists"
+    if existing.revision and put.revision:
+        newer = revision_key(put.revision) >= revision_key(existing.revision)
+        return "changed" if newer else "older revision"
+    others = [replica for replica in existing.declared_by if replica in live and replica != put.by]
+    if put.job.fingerprint in existing.earlier and others:
+        return "flip back"
+    return "changed"
+
+
+def revision_key(revision: str) -> list[tuple[int, int, str]]:
+    """Compares pieces: numbers as numbers, the rest as text. `v9 < v10`, `2026-11-15.2 < 2026-11-15.10`."""
+    return [
+        (1, int(piece), "") if piece.isdigit() else (0, 0, piece)
+        for piece in re.findall(r"\d+|\D+", revision)
+    ]

@@ -1,0 +1,192 @@
+"""Cron against a scan of every minute, over all zones, preferably near a change of the clock.
+
+The scan shares no code with the product: it walks UTC minute by minute, reads the local clock, matches the
+fields itself, and applies the two written rules for gaps and folds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import takewhile
+from zoneinfo import ZoneInfo, available_timezones
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fencepost.triggers import at, cron, every, trigger_from_json
+
+ZONES = sorted(available_timezones() - {"localtime"})
+MINUTE = timedelta(minutes=1)
+bounded = settings(deadline=None, max_examples=120, print_blob=True)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """A cron expression as text and as what it means."""
+
+    minute: str
+    hour: str
+    day: str
+    month: str
+    weekday: str
+
+    def __str__(self) -> str:
+        return f"{self.minute} {self.hour} {self.day} {self.month} {self.weekday}"
+
+    @property
+    def follows_the_clock(self) -> bool:
+        return self.minute[0] == "*" or self.hour[0] == "*"
+
+    def match(self, wall: datetime) -> bool:
+        day = wall.day in numbers(self.day, 1, 31)
+        weekday = wall.isoweekday() % 7 in {n % 7 for n in numbers(self.weekday, 0, 7)}
+        both = self.day[0] == "*" or self.weekday[0] == "*"
+        return (
+            wall.minute in numbers(self.minute, 0, 59)
+            and wall.hour in numbers(self.hour, 0, 23)
+            and wall.month in numbers(self.month, 1, 12)
+            and (day and weekday if both else day or weekday)
+        )
+
+
+@cache
+def numbers(field: str, low: int, high: int) -> frozenset[int]:
+    found: set[int] = set()
+    for term in field.split(","):
+        span, _, step = term.partition("/")
+        first, _, last = (f"{low}-{high}" if span == "*" else span).partition("-")
+        found.update(range(int(first), int(last or first) + 1, int(step or 1)))
+    return frozenset(found)
+
+
+def scan(fields: Fields, tz: ZoneInfo, begin: datetime, end: datetime) -> list[datetime]:
+    """The fires in (begin, end], both whole minutes."""
+    fires: list[datetime] = []
+    seen: set[datetime] = set()
+    previous = None
+    moment = begin - timedelta(days=1, hours=1)  # long enough to have seen the first pass of any fold
+    while moment <= end:
+        wall = moment.astimezone(tz).replace(tzinfo=None, fold=0)
+        due = fields.match(wall)
+        if not fields.follows_the_clock:
+            due = due and wall not in seen
+            if previous is not None and wall - previous > MINUTE:  # a gap ends here
+                skipped = (previous + n * MINUTE for n in range(1, (wall - previous) // MINUTE))
+                due = due or any(map(fields.match, skipped))
+            seen.add(wall)
+        if due and moment > begin:
+            fires.append(moment)
+        previous = wall
+        moment += MINUTE
+    return fires
+
+
+@cache
+def changes(zone: str, year: int) -> tuple[datetime, ...]:
+    """The days of the year on which the zone's clock changes."""
+    days = [datetime(year, 1, 1, tzinfo=UTC) + timedelta(days=n) for n in range(367)]
+    offsets = [day.astimezone(ZoneInfo(zone)).utcoffset() for day in days]
+    return tuple(day for day, old, new in zip(days, offsets, offsets[1:], strict=False) if old != new)
+
+
+def joined(low: int, high: int) -> st.SearchStrategy[str]:
+    values = st.lists(st.integers(low, high), min_size=1, max_size=3, unique=True)
+    return values.map(lambda found: ",".join(map(str, sorted(found))))
+
+
+def stepped(high: int) -> st.SearchStrategy[str]:
+    return st.one_of(st.just("*"), st.integers(2, high).map("*/{}".format))
+
+
+expressions = st.builds(
+    Fields,
+    minute=st.one_of(joined(0, 59), st.sampled_from(["0", "30", "15,45", "0-40/20"]), stepped(59)),
+    hour=st.one_of(joined(0, 4), joined(0, 23), st.sampled_from(["0", "1", "2", "3", "1-3", "23"]), stepped(12)),
+    day=st.one_of(st.just("*"), joined(1, 31), stepped(15)),
+    month=st.one_of(st.just("*"), st.sampled_from(["3,10", "1-12/2", "2-11"])),
+    weekday=st.one_of(st.just("*"), joined(0, 7), st.sampled_from(["1-5", "7"])),
+)
+
+
+@st.composite
+def places(draw: st.DrawFn) -> tuple[str, datetime]:
+    """A zone and a whole minute, mostly within two days of a change of its clock."""
+    zone = draw(st.sampled_from(ZONES))
+    year = draw(st.integers(1973, 2100))
+    days = changes(zone, year)
+    day = draw(st.sampled_from(days)) if days and draw(st.integers(0, 9)) else datetime(year, 6, 1, tzinfo=UTC)
+    return zone, day + MINUTE * draw(st.integers(-24 * 60, 36 * 60))
+
+
+def fires_between(trigger, begin, end):  # type: ignore[no-untyped-def]
+    return list(takewhile(lambda fire: fire <= end, trigger.after(begin)))
+
+
+@bounded
+@given(expressions, places(), st.integers(60, 3000))
+def test_cron_fires_exactly_where_the_scan_does(fields, place, minutes) -> None:
+    zone, begin = place
+    end = begin + minutes * MINUTE
+    assert fires_between(cron(str(fields), zone), begin, end) == scan(fields, ZoneInfo(zone), begin, end)
+
+
+@bounded
+@given(expressions, places(), st.lists(st.integers(0, 3 * 86_400_000_000), min_size=1, max_size=8))
+def test_the_instant_of_asking_does_not_matter(fields, place, delays) -> None:
+    zone, begin = place
+    trigger = cron(str(fields), zone)
+    sequence = fires_between(trigger, begin - timedelta(days=2), begin + timedelta(days=4))
+    assert sequence == sorted(set(sequence))
+    asked = [begin + timedelta(microseconds=delay) for delay in delays]
+    for moment in [*asked, *sequence[:20]]:
+        expected = next((fire for fire in sequence if fire > moment), None)
+        answer = trigger.next_after(moment)
+        assert answer == expected or (expected is None and answer > sequence[-1] if sequence else True)
+
+
+@bounded
+@given(expressions, st.sampled_from(ZONES), st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1)))
+def test_cron_is_strictly_increasing_counts_and_survives_json(fields, zone, naive) -> None:
+    moment = naive.replace(tzinfo=UTC)
+    trigger = cron(str(fields), zone, start=moment)
+    until = moment + timedelta(days=20)
+    fires = fires_between(trigger, moment, until)
+    assert all(a < b for a, b in zip([moment, *fires], fires, strict=False))
+    assert all(fire.tzinfo is UTC for fire in fires)
+    assert trigger.count_after(moment, until) == len(fires)
+    assert trigger_from_json(trigger.to_json()) == trigger
+
+
+instants = st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))
+intervals = st.one_of(
+    st.integers(1, 10_000).map(lambda n: timedelta(seconds=n)),
+    st.integers(10_000, 10**12).map(lambda n: timedelta(microseconds=n)),
+)
+
+
+@bounded
+@given(intervals, instants, st.integers(-50, 10**6), st.integers(-3, 100), st.data())
+def test_every_is_an_exact_grid(interval, anchor, skipped, length, data) -> None:
+    moment = anchor + interval * min(skipped, timedelta(days=50_000) // interval)
+    moment += timedelta(microseconds=data.draw(st.integers(-2, 2)))
+    until = moment + length * interval
+    start, end = (data.draw(st.none() | st.just(moment + n * interval)) for n in (3, 60))
+    trigger = every(interval, anchor=anchor, start=start, end=end)
+    fires = fires_between(trigger, moment, until)
+    assert trigger.count_after(moment, until) == len(fires)
+    assert all(a < b for a, b in zip([moment, *fires], fires, strict=False))
+    assert all((fire - anchor) % interval == timedelta() and fire > anchor for fire in fires)
+    assert trigger_from_json(trigger.to_json()) == trigger
+    for fire in fires[:5]:
+        assert trigger.next_after(fire - timedelta(microseconds=1)) == fire
+
+
+@bounded
+@given(st.lists(instants, min_size=1, max_size=20), instants, instants)
+def test_at_is_its_moments(moments, begin, until) -> None:
+    trigger = at(*moments)
+    assert list(trigger.after(begin)) == sorted({moment for moment in moments if moment > begin})
+    assert trigger.count_after(begin, until) == len({m for m in moments if begin < m <= until})
+    assert trigger_from_json(trigger.to_json()) == trigger
