@@ -262,7 +262,7 @@ class JobRecord:
     """Of the trigger: planning compares and sets (version, cursor)."""
     segments: tuple[Segment, ...] = ()
     """Calendars not yet planned to their end, oldest first; usually exactly one."""
-    revision: str | None = None
+    revision: int | None = None
     declared_by: tuple[str, ...] = ()
     earlier: tuple[str, ...] = ()
     """Fingerprints this definition replaced, the latest last."""

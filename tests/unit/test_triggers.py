@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime, timedelta, timezone
-from itertools import islice
+from itertools import islice, pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -41,7 +41,9 @@ class TestEvery:
         assert grid.next_after(NOON + third * 10**9) == NOON + third * (10**9 + 1)
 
     def test_counting_is_constant_time(self) -> None:
-        assert every(seconds=1, anchor=NOON).count_after(NOON, NOON + timedelta(days=36_500)) == 36_500 * 86_400
+        assert (
+            every(seconds=1, anchor=NOON).count_after(NOON, NOON + timedelta(days=36_500)) == 36_500 * 86_400
+        )
 
     def test_counting_backwards_is_nothing(self) -> None:
         assert every(seconds=1, anchor=NOON).count_after(NOON + timedelta(days=1), NOON) == 0
@@ -100,8 +102,18 @@ class TestCron:
             ("30 1 * * *", "America/New_York", "2026-10-31T12:00", ["11-01T01:30-0400", "11-02T01:30-0500"]),
             ("0,30 2,3 * * *", "Europe/Berlin", "2026-03-29T00:00", ["03-29T03:00+0200", "03-29T03:30+0200"]),
             ("0 30 2 * * *", "Europe/Berlin", "2026-03-28T12:00", ["03-29T03:00+0200", "03-30T02:30+0200"]),
-            ("15 2 * * *", "Australia/Lord_Howe", "2026-10-03T12:00", ["10-04T02:30+1100", "10-05T02:15+1100"]),
-            ("45 1 * * *", "Australia/Lord_Howe", "2026-04-04T12:00", ["04-05T01:45+1100", "04-06T01:45+1030"]),
+            (
+                "15 2 * * *",
+                "Australia/Lord_Howe",
+                "2026-10-03T12:00",
+                ["10-04T02:30+1100", "10-05T02:15+1100"],
+            ),
+            (
+                "45 1 * * *",
+                "Australia/Lord_Howe",
+                "2026-04-04T12:00",
+                ["04-05T01:45+1100", "04-06T01:45+1030"],
+            ),
             ("30 2 * * *", "Africa/Casablanca", "2026-02-14T12:00", ["02-15T02:30+0100", "02-16T02:30+0000"]),
             ("30 2 * * *", "Africa/Casablanca", "2026-03-21T12:00", ["03-22T03:00+0100", "03-23T02:30+0100"]),
             ("30 1 * * *", "Europe/Dublin", "2026-03-28T12:00", ["03-29T02:00+0100", "03-30T01:30+0100"]),
@@ -112,12 +124,22 @@ class TestCron:
             ("0 * * * *", "Europe/Berlin", "2026-03-29T00:59", ["03-29T01:00+0100", "03-29T03:00+0200"]),
             ("0 */2 * * *", "Europe/Berlin", "2026-03-28T23:59", ["03-29T00:00+0100", "03-29T04:00+0200"]),
             ("*/30 2 * * *", "Europe/Berlin", "2026-03-28T12:00", ["03-30T02:00+0200", "03-30T02:30+0200"]),
-            ("*/20 3 * * *", "Australia/Lord_Howe", "2026-10-04T01:00", ["10-04T03:00+1100", "10-04T03:20+1100"]),
+            (
+                "*/20 3 * * *",
+                "Australia/Lord_Howe",
+                "2026-10-04T01:00",
+                ["10-04T03:00+1100", "10-04T03:20+1100"],
+            ),
             ("*/30 * 30 12 *", "Pacific/Apia", "2011-12-29T13:00", ["12-30T00:00+1400", "12-30T00:30+1400"]),
             ("0 */2 * * SUN", "America/Havana", "2026-03-07T12:00", ["03-08T02:00-0400", "03-08T04:00-0400"]),
             # calendars
             ("0 0 29 2 *", "UTC", "2096-03-01T00:00", ["02-29T00:00+0000", "02-29T00:00+0000"]),
-            ("0 0 29 2 MON", "UTC", "2028-02-20T00:00", ["02-21T00:00+0000", "02-28T00:00+0000", "02-29T00:00+0000"]),
+            (
+                "0 0 29 2 MON",
+                "UTC",
+                "2028-02-20T00:00",
+                ["02-21T00:00+0000", "02-28T00:00+0000", "02-29T00:00+0000"],
+            ),
             ("0 0 L * *", "UTC", "2028-02-20T00:00", ["02-29T00:00+0000", "03-31T00:00+0000"]),
             ("0 9 * * MON#1", "UTC", "2026-11-03T00:00", ["12-07T09:00+0000", "01-04T09:00+0000"]),
         ],
@@ -125,11 +147,38 @@ class TestCron:
     def test_known_cases(self, expression: str, zone: str, begin: str, expected: list[str]) -> None:
         assert local_fires(expression, zone, begin, len(expected)) == expected
 
-    @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Europe/Dublin"])
+    @pytest.mark.parametrize(
+        "zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Europe/Dublin"]
+    )
     @pytest.mark.parametrize("day", [datetime(2026, month, 1, tzinfo=UTC) for month in (3, 4, 10, 11)])
     def test_every_half_hour_is_half_an_hour_of_elapsed_time(self, zone: str, day: datetime) -> None:
         fires = list(islice(cron("*/30 * * * *", zone).after(day), 31 * 48))
-        assert {b - a for a, b in zip(fires, fires[1:], strict=False)} == {timedelta(minutes=30)}
+        assert {b - a for a, b in pairwise(fires)} == {timedelta(minutes=30)}
+
+    @pytest.mark.parametrize(
+        "expression", ["*/10 * * * *", "*/20 1,2 * * *", "5,35 */1 * * *", "10,40 1-3 * * *"]
+    )
+    @pytest.mark.parametrize(
+        ("zone", "change"),
+        [
+            ("Europe/Berlin", datetime(2026, 3, 29, 1, tzinfo=UTC)),
+            ("Europe/Berlin", datetime(2026, 10, 25, 1, tzinfo=UTC)),
+            ("America/New_York", datetime(2026, 11, 1, 6, tzinfo=UTC)),
+            ("Australia/Lord_Howe", datetime(2026, 4, 4, 15, tzinfo=UTC)),
+            ("Australia/Lord_Howe", datetime(2026, 10, 3, 15, 30, tzinfo=UTC)),
+            ("Africa/Casablanca", datetime(2026, 2, 15, 2, tzinfo=UTC)),
+            ("Europe/Dublin", datetime(2026, 10, 25, 1, tzinfo=UTC)),
+            ("Pacific/Apia", datetime(2011, 12, 30, 10, tzinfo=UTC)),
+        ],
+    )
+    def test_the_instant_of_asking_does_not_matter(
+        self, expression: str, zone: str, change: datetime
+    ) -> None:
+        trigger = cron(expression, zone)
+        fires = list(islice(trigger.after(change - timedelta(days=1, hours=3)), 400))
+        for minute in range(-180, 180, 5):
+            asking = change + timedelta(minutes=minute)
+            assert trigger.next_after(asking) == next(fire for fire in fires if fire > asking)
 
     def test_asked_in_the_second_pass_of_a_fold(self) -> None:
         second_pass = datetime(2026, 10, 25, 2, 15, fold=1, tzinfo=ZoneInfo("Europe/Berlin"))
@@ -165,11 +214,27 @@ class TestCron:
 
     @pytest.mark.parametrize(
         "expression",
-        ["", "* * * *", "x * * * *", "60 * * * *", "0 24 * * *", "0 0 0 * *", "0 0 * * 8", "@daily", "*/0 * * * *"]
-        + ["0 0 30 2 *", "5-1 * * * *", "0 0 * * MON#6", "9" * 5000 + " * * * *", "1/2/3 * * * *"],
+        [
+            "",
+            "* * * *",
+            "x * * * *",
+            "60 * * * *",
+            "0 24 * * *",
+            "0 0 0 * *",
+            "0 0 * * 8",
+            "@daily",
+            "*/0 * * * *",
+            "0 0 30 2 *",
+            "5-1 * * * *",
+            "0 0 * * MON#6",
+            "9" * 5000 + " * * * *",
+            "1/2/3 * * * *",
+        ],
     )
     def test_bad_expressions(self, expression: str) -> None:
-        with pytest.raises(ConfigurationError, match=r"is not a cron expression.*write minute, hour") as raised:
+        with pytest.raises(
+            ConfigurationError, match=r"is not a cron expression.*write minute, hour"
+        ) as raised:
             cron(expression)
         assert repr(expression) in str(raised.value)
 
@@ -236,7 +301,7 @@ class TestAt:
         lambda: iso(NAIVE),
     ],
 )
-def test_naive_datetimes_are_refused(use) -> None:  # type: ignore[no-untyped-def]
+def test_naive_datetimes_are_refused(use) -> None:
     with pytest.raises(ConfigurationError, match=r"2026-11-15T12:00:00 is naive.*add tzinfo.*ZoneInfo"):
         use()
 

@@ -122,7 +122,7 @@ class Swept:
 @dataclass(frozen=True, slots=True)
 class PutJob:
     job: Job
-    revision: str | None = None
+    revision: int | None = None
     by: str = ""
     replace: bool = True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal
@@ -61,18 +60,10 @@ def definition_outcome(existing: JobRecord | None, put: PutJob, live: Sequence[s
         return "unchanged"
     if not put.replace:
         return "exists"
-    if existing.revision and put.revision:
-        newer = revision_key(put.revision) >= revision_key(existing.revision)
-        return "changed" if newer else "older revision"
+    if existing.revision is not None and put.revision is not None:
+        return "changed" if put.revision >= existing.revision else "older revision"
     others = [replica for replica in existing.declared_by if replica in live and replica != put.by]
     if put.job.fingerprint in existing.earlier and others:
         return "flip back"
     return "changed"
 
-
-def revision_key(revision: str) -> list[tuple[int, int, str]]:
-    """Compares pieces: numbers as numbers, the rest as text. `v9 < v10`, `2026-11-15.2 < 2026-11-15.10`."""
-    return [
-        (1, int(piece), "") if piece.isdigit() else (0, 0, piece)
-        for piece in re.findall(r"\d+|\D+", revision)
-    ]

@@ -257,7 +257,7 @@ class StoreState:
             existing,
             job=job,
             fingerprint=job.fingerprint,
-            revision=put.revision or existing.revision,
+            revision=existing.revision if put.revision is None else put.revision,
             declared_by=tuple(dict.fromkeys(each for each in (*declared, put.by) if each in live)),
             earlier=earlier,
         )

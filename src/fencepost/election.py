@@ -1,0 +1,80 @@
+"""Leadership: terms, a trust window, and what counts as having watched.
+
+Not guaranteed: that only one replica believes to lead. A leader that was paused, or whose renewals are slow,
+may act beside its successor. Nothing unsafe follows, because every write of a leader compares and sets:
+plans on (version, cursor), sweeps on the term and the renewals it has seen, claims on the term. Leading
+only decides who does the work of planning and sweeping, and where `execute_on="leader"` jobs run.
+
+A term is trusted until `sent + 0.7 × TTL` on this replica's steady clock, counted from the moment the
+request was *sent*: the store may have granted it at any time after that, so the lease lasts at least as long.
+"""
+
+from __future__ import annotations
+
+from fencepost.model import Lease
+from fencepost.store.base import Campaign, Watched
+
+TRUSTED = 0.7
+"""The share of a TTL, counted from sending, during which its holder acts on it."""
+
+
+class Observation:
+    """How long each thing has been seen unchanged, by this replica's steady clock, while the store answered.
+
+    The time between two looks counts for a heartbeat at the most: a watcher that was itself asleep has not
+    watched, and must not declare everybody dead on waking. Any store error starts it over.
+    """
+
+    def __init__(self, heartbeat: float) -> None:
+        self._heartbeat = heartbeat
+        self._seen: dict[str, tuple[object, float, float]] = {}
+
+    def look(self, name: str, mark: object, steady: float) -> float:
+        """Seconds for which `name` has carried this mark."""
+        known, watched, last = self._seen.get(name, (None, 0.0, steady))
+        watched = watched + min(max(0.0, steady - last), self._heartbeat) if known == mark else 0.0
+        self._seen[name] = (mark, watched, steady)
+        return watched
+
+    def forget_others(self, names: set[str]) -> None:
+        self._seen = {name: seen for name, seen in self._seen.items() if name in names}
+
+    def restart(self) -> None:
+        self._seen.clear()
+
+
+class Leadership:
+    """What this replica knows of the leader, itself perhaps included."""
+
+    def __init__(self, replica: str, ttl: float, heartbeat: float) -> None:
+        self._replica = replica
+        self._ttl = ttl
+        self._observation = Observation(heartbeat)
+        self.lease = Lease()
+        self._trusted_until = float("-inf")
+        self._watched: Watched | None = None
+
+    def campaign(self, gone: str | None = None) -> Campaign:
+        """What to ask with the next beat. `gone`: a replica whose session has evidently ended."""
+        watched = self._watched
+        if gone is not None and gone == self.lease.holder:
+            watched = Watched(self.lease.term, self.lease.renewals, 0.0, gone=True)
+        return Campaign(self._ttl, watched)
+
+    def learn(self, lease: Lease, sent: float, steady: float) -> None:
+        self.lease = lease
+        if lease.holder == self._replica:
+            self._trusted_until = sent + TRUSTED * self._ttl
+            self._watched = None
+        else:
+            self._trusted_until = float("-inf")
+            seconds = self._observation.look("leader", (lease.term, lease.renewals), steady)
+            self._watched = Watched(lease.term, lease.renewals, seconds)
+
+    def restart_observation(self) -> None:
+        self._observation.restart()
+        self._watched = None
+
+    def term(self, steady: float) -> int | None:
+        """The term this replica leads in, as far as it may trust that now."""
+        return self.lease.term if steady < self._trusted_until else None

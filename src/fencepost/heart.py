@@ -1,0 +1,96 @@
+"""The heartbeat: presence, and with it every claim; leadership; and the truth about what is held."""
+
+from __future__ import annotations
+
+from fencepost.election import TRUSTED
+from fencepost.service import Service
+from fencepost.store.base import Beat, Pulse
+
+
+class Heart(Service):
+    shortest = 0.05
+
+    _number = 0
+    _joining = True
+
+    async def step(self) -> float:
+        replica = self.replica
+        settings = replica.settings
+        sent = replica.clock.steady()
+        self._number += 1
+        number = self._number
+        beat = Beat(
+            replica=replica.id,
+            number=number,
+            ttl=settings.run_ttl.total_seconds(),
+            heartbeat=settings.heartbeat.total_seconds(),
+            host=replica.identity.host,
+            pid=replica.identity.pid,
+            version=replica.identity.version,
+            claim_no=replica.worker.last_number,
+            joining=self._joining,
+            targets=replica.registry.names if self._joining or replica.targets_changed else None,
+            draining=replica.draining,
+            campaign=None if replica.draining else replica.leadership.campaign(),
+        )
+        replica.targets_changed = False
+        try:
+            pulse = await replica.store.heartbeat(beat)
+        except Exception:
+            replica.leadership.restart_observation()
+            replica.targets_changed = True
+            raise
+        replica.store_answered()
+        self._learn(pulse, number, sent)
+        return settings.heartbeat.total_seconds() if pulse.known else 0.0
+
+    @property
+    def has_joined(self) -> bool:
+        return not self._joining
+
+    @property
+    def sent_so_far(self) -> int:
+        """A beat with a higher number was sent after now."""
+        return self._number
+
+    def _learn(self, pulse: Pulse, number: int, sent: float) -> None:
+        replica = self.replica
+        if not pulse.known and not self._joining:
+            replica.tell("replica.expired", detail="this replica was declared dead; joining again")
+        elif pulse.known and self._joining:
+            replica.joined()
+        self._joining = not pulse.known
+        self._learn_leader(pulse, sent)
+        held = {claim.key: claim for claim in pulse.held}
+        for run in list(replica.runs.values()):
+            if run.known_since >= number:
+                # Claimed after this beat was sent: it may have been answered before the claim was made.
+                continue
+            claim = held.get(run.key)
+            if claim is None or claim.token != run.token:
+                run.fence()
+            else:
+                run.trust_until(sent + TRUSTED * replica.settings.run_ttl.total_seconds())
+                if claim.cancel_requested:
+                    run.cancel("requested")
+        # A claim of a finished attempt that no run here knows: its reply was lost or came too late, and the
+        # body never started. Without this it would be renewed for ever by a replica that never heard of it.
+        replica.return_unstarted(
+            [
+                (claim.key, claim.token)
+                for claim in pulse.held
+                if claim.key not in replica.runs and claim.claim_no <= replica.worker.concluded
+            ]
+        )
+
+    def _learn_leader(self, pulse: Pulse, sent: float) -> None:
+        replica = self.replica
+        before = replica.leadership.lease
+        replica.leadership.learn(pulse.leader, sent, replica.clock.steady())
+        was, leads = before.holder == replica.id, pulse.leader.holder == replica.id
+        if leads and (not was or before.term != pulse.leader.term):
+            replica.tell("leader.elected", detail=f"term {pulse.leader.term}")
+            replica.wake_all()
+        elif was and not leads:
+            kind = "leader.resigned" if replica.draining else "leader.lost"
+            replica.tell(kind, detail=f"term {before.term}")

@@ -1,0 +1,52 @@
+"""The planner: the leader expands calendars into fires ahead of time."""
+
+from __future__ import annotations
+
+import logging
+
+from fencepost.plan import expand
+from fencepost.service import Service
+from fencepost.store.base import DueJobs, Plan
+
+log = logging.getLogger("fencepost")
+
+BATCH = 500
+SOONEST = 0.02
+
+
+class Planner(Service):
+    shortest = 0.01
+
+    async def step(self) -> float | None:
+        replica = self.replica
+        if replica.term() is None:
+            return None
+        horizon = replica.settings.horizon.total_seconds()
+        due = await replica.store.due_jobs(horizon, BATCH)
+        plans = self._expand(due, horizon)
+        if not plans:
+            return self._until_next(due, horizon)
+        await replica.store.plan_fires(plans)
+        replica.worker.wake()
+        return 0.0
+
+    def _expand(self, due: DueJobs, horizon: float) -> list[Plan]:
+        plans = []
+        for record in due.jobs:
+            try:
+                plan = expand(record, due.now, horizon, due.unknown.get(record.job.target, ()))
+            except Exception:
+                # One broken calendar must not keep the others from being planned.
+                log.exception("the calendar of job %s cannot be expanded here", record.id)
+                continue
+            head = record.segments[0]
+            if plan.rows or plan.next_at != head.next_at:
+                plans.append(plan)
+        return plans
+
+    def _until_next(self, due: DueJobs, horizon: float) -> float:
+        """Half-way to the next unplanned fire: early enough to be ahead, late enough to plan many at once."""
+        if due.soonest is None:
+            return horizon / 2
+        ahead = (due.soonest - due.now).total_seconds()
+        return min(horizon / 2, max(SOONEST, ahead / 2))

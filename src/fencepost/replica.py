@@ -1,0 +1,273 @@
+"""One replica: the loops, in the order of the flow, over one store, on one event loop.
+
+Everything here runs on a single event loop (in production the control thread's, see `control.py`; in tests and
+in the simulator a virtual one). Bodies run elsewhere, through a `Host`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from fencepost._version import __version__
+from fencepost.clock import Clock
+from fencepost.election import Leadership
+from fencepost.errors import StoreUnavailable
+from fencepost.events import Event, Events
+from fencepost.execute import Host, Run, execute
+from fencepost.heart import Heart
+from fencepost.janitor import Janitor
+from fencepost.model import FireRecord, Job
+from fencepost.planner import Planner
+from fencepost.service import Service
+from fencepost.settings import Settings
+from fencepost.settler import Settler
+from fencepost.store.base import Claim, GiveBack, PutJob, RetryLater, Settle, Store, Update
+from fencepost.tasks import Registry
+from fencepost.worker import Worker
+
+log = logging.getLogger("fencepost")
+
+PUT_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Unique per process start: two workers in one pod are never the same owner."""
+
+    id: str
+    host: str
+    pid: int
+    version: str = __version__
+
+    @classmethod
+    def here(cls) -> Identity:
+        host = os.environ.get("POD_NAME") or os.environ.get("HOSTNAME") or socket.gethostname()
+        return cls(f"{host}-{os.getpid()}-{secrets.token_hex(4)}", host, os.getpid())
+
+
+class Replica:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        registry: Registry,
+        host: Host,
+        identity: Identity,
+        jobs: Sequence[Job] = (),
+        events: Events | None = None,
+        chance: random.Random | None = None,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.settings = settings
+        self.registry = registry
+        self.host = host
+        self.identity = identity
+        self.id = identity.id
+        self.events = events or Events()
+        self.chance = chance or random.Random()
+        self.runs: dict[str, Run] = {}
+        self.draining = False
+        self.is_ready = False
+        self.targets_changed = False
+        self._undeclared = list(jobs)
+        self._degraded = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = asyncio.Event()
+        self.leadership = Leadership(
+            self.id, settings.leader_ttl.total_seconds(), settings.heartbeat.total_seconds()
+        )
+        self.heart = Heart(self)
+        self.declarer = Declarer(self)
+        self.planner = Planner(self)
+        self.worker = Worker(self)
+        self.settler = Settler(self)
+        self.janitor = Janitor(self)
+        self.listener = Listener(self)
+        self._claimers: list[Service] = [self.declarer, self.planner, self.worker, self.janitor]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # --- life ---------------------------------------------------------------------------------------
+
+    def start(self, claim: Claim, start_before: float) -> None:
+        """Start one claimed fire."""
+        run = Run(self, claim, self.registry.get(claim.job.target), start_before)
+        self.runs[run.key] = run
+        run.body = asyncio.create_task(self._carry_out(run), name=run.key)
+
+    def begin(self) -> None:
+        """Start the loops."""
+        self._loop = asyncio.get_running_loop()
+        for service in (*self._claimers, self.heart, self.settler, self.listener):
+            self._tasks.append(asyncio.create_task(service.run(), name=service.name))
+
+    async def ready(self) -> None:
+        """Until this replica has joined and its jobs are declared."""
+        await self._ready.wait()
+
+    async def drain(self) -> None:
+        """The graceful way out: claim no more, hand leadership over, let runs end, settle, leave."""
+        if not self.draining:
+            self.draining = True
+            self.tell("replica.draining")
+        for service in self._claimers:
+            service.stop()
+        self.worker.give_up()
+        self.heart.wake()
+        await self._until(lambda: not self.runs, self.settings.drain_timeout.total_seconds())
+        for run in self.runs.values():
+            run.cancel("drain")
+        await self._until(lambda: not self.runs and self.settler.is_empty, self._patience())
+        for service in (self.heart, self.settler, self.listener):
+            service.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if not self.runs:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        try:
+            await self.store.leave(self.id)
+        except StoreUnavailable as error:
+            log.warning("%s could not say good-bye (%s); its presence expires by itself", self.id, error)
+        else:
+            self.tell("replica.left")
+
+    def _patience(self) -> float:
+        """How long settling may take when the time for draining is up."""
+        return min(5.0, max(0.5, self.settings.heartbeat.total_seconds()))
+
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
+        deadline = self.clock.steady() + seconds
+        while not condition() and self.clock.steady() < deadline:
+            await asyncio.sleep(0.01)
+
+    # --- runs ---------------------------------------------------------------------------------------
+
+    async def _carry_out(self, run: Run) -> None:
+        if run.cause is None:
+            self.tell("started", run.claim.fire)
+        update = await execute(run, self.host, self.chance)
+        if update is None:
+            self._forget(run)
+            return
+        self.settler.put(update, lambda accepted: self._settled(run, update, accepted))
+
+    def _settled(self, run: Run, update: Update, accepted: bool) -> None:
+        if not accepted:
+            run.fence()
+        elif isinstance(update, Settle):
+            told = replace(run.claim.fire, state=update.state, reason=update.reason, error=update.error)
+            self.tell(update.state.value, told)
+        elif isinstance(update, RetryLater):
+            self.tell("retrying", replace(run.claim.fire, error=update.error))
+        else:
+            self.tell("given_back", run.claim.fire)
+        self._forget(run)
+
+    def _forget(self, run: Run) -> None:
+        if self.runs.get(run.key) is run:
+            del self.runs[run.key]
+        self.worker.wake()
+
+    def return_unstarted(self, claims: Sequence[tuple[str, int]]) -> None:
+        """Give back claims whose bodies never started here."""
+        for key, token in claims:
+            self.settler.put(GiveBack(key, token), lambda accepted: None)
+
+    def room(self) -> int:
+        return max(0, self.settings.slots - len(self.runs) - self.host.detached)
+
+    # --- what the loops share -------------------------------------------------------------------------
+
+    def term(self) -> int | None:
+        """The term this replica may act as the leader in, now."""
+        return None if self.draining else self.leadership.term(self.clock.steady())
+
+    def joined(self) -> None:
+        self.tell("replica.joined")
+        self.wake_all()
+
+    def declared(self) -> None:
+        self.is_ready = True
+        self._ready.set()
+        self.wake_all()
+
+    def declare(self, jobs: Sequence[Job]) -> None:
+        """Add to what is declared at the start; takes effect when the store answers."""
+        self._undeclared += jobs
+        self.targets_changed = True
+        self.heart.wake()
+        self.declarer.wake()
+
+    async def put_undeclared(self) -> bool:
+        """Write definitions not written yet, a batch at a time; whether there were any."""
+        wrote = False
+        while batch := self._undeclared[:PUT_BATCH]:
+            puts = [PutJob(job, self.settings.revision, self.id) for job in batch]
+            for put in await self.store.put_jobs(puts):
+                if put.refused:
+                    self.tell("job.refused", detail=f"{put.job_id}: {put.outcome}")
+            del self._undeclared[: len(batch)]
+            wrote = True
+        return wrote
+
+    def wake_all(self) -> None:
+        for service in (*self._claimers, self.heart):
+            service.wake()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """From any thread."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(callback)
+
+    def tell(self, kind: str, fire: FireRecord | None = None, detail: str = "") -> None:
+        self.events.emit(Event(kind, self.id, fire, detail))
+
+    def store_failed(self, error: StoreUnavailable) -> None:
+        if not self._degraded:
+            self._degraded = True
+            self.tell("store.degraded", detail=str(error))
+
+    def store_answered(self) -> None:
+        if self._degraded:
+            self._degraded = False
+            self.tell("store.recovered")
+            self.wake_all()
+            self.settler.wake()
+
+    def backoff(self, failures: int) -> float:
+        """1 s, doubling, up to 60 s; but a replica that holds claims must not let them expire by waiting."""
+        delay = min(60.0, 2.0 ** min(failures - 1, 6))
+        if self.runs or not self.settler.is_empty:
+            delay = min(delay, self.settings.heartbeat.total_seconds() / 2)
+        return delay * self.chance.uniform(0.75, 1.0)
+
+
+class Declarer(Service):
+    """Writes this replica's job definitions, once it has joined; again when some are added."""
+
+    async def step(self) -> float | None:
+        replica = self.replica
+        if replica.heart.has_joined and (await replica.put_undeclared() or not replica.is_ready):
+            replica.declared()
+        return None
+
+
+class Listener(Service):
+    """Hints from the store. They only save time: polling alone is correct."""
+
+    async def step(self) -> float | None:
+        if await self.replica.store.wait(30.0):
+            self.replica.wake_all()
+        return 0.0

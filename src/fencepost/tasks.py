@@ -1,0 +1,113 @@
+"""Tasks: runnable code known to a replica under a name, and how its arguments are fitted."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fencepost.errors import ConfigurationError, UsageError
+from fencepost.model import Json, checked_id, json_value
+
+if TYPE_CHECKING:
+    from fencepost.fire import Fire
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    name: str
+    function: Callable[..., Any]
+    is_async: bool
+    fire_parameter: str | None
+    """The parameter named `fire`, or annotated `Fire`: it gets the Fire."""
+    parameters: frozenset[str]
+    required: frozenset[str]
+    takes_any: bool
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], name: str | None = None) -> Task:
+        if not callable(function):
+            raise ConfigurationError(f"{function!r} is not callable; decorate a function")
+        name = name or getattr(function, "__qualname__", type(function).__qualname__)
+        # A function inside a function is called outer.<locals>.inner: the brackets are no part of an id.
+        name = checked_id(name.replace("<locals>.", "").replace("<lambda>", "lambda"), "task name")
+        fire_parameter, parameters, required, takes_any = None, set(), set(), False
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                takes_any = True
+            elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+                raise ConfigurationError(
+                    f"task {name}: parameter {parameter.name!r} is positional-only; "
+                    "arguments are passed by name, remove the '/'"
+                )
+            elif _wants_fire(parameter):
+                fire_parameter = parameter.name
+            elif parameter.kind is not inspect.Parameter.VAR_POSITIONAL:
+                parameters.add(parameter.name)
+                if parameter.default is inspect.Parameter.empty:
+                    required.add(parameter.name)
+        return cls(
+            name,
+            function,
+            inspect.iscoroutinefunction(function)
+            or inspect.iscoroutinefunction(getattr(function, "__call__", None)),
+            fire_parameter,
+            frozenset(parameters),
+            frozenset(required),
+            takes_any,
+        )
+
+    def check(self, args: Mapping[str, Json], what: str) -> dict[str, Json]:
+        """`args` if they are JSON and fit the function; a clear error otherwise."""
+        if not isinstance(args, Mapping) or not all(isinstance(name, str) for name in args):
+            raise ConfigurationError(f'{what}: args must be a dictionary by parameter name, as {{"user": 42}}')
+        missing = sorted(self.required - set(args))
+        unknown = [] if self.takes_any else sorted(set(args) - self.parameters)
+        if missing or unknown:
+            takes = ", ".join(sorted(self.parameters)) or "no arguments"
+            problem = f"lacks {', '.join(missing)}" if missing else f"has no parameter {', '.join(unknown)}"
+            raise ConfigurationError(f"{what}: task {self.name} {problem}; it takes {takes}")
+        return dict(json_value(dict(args), f"arguments of {what}"))
+
+    def keywords(self, fire: Fire) -> dict[str, Any]:
+        bound: dict[str, Any] = dict(fire.args)
+        if self.fire_parameter:
+            bound[self.fire_parameter] = fire
+        return bound
+
+
+class Registry:
+    """The tasks a replica knows."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Task] = {}
+
+    def add(self, task: Task) -> Task:
+        known = self._tasks.get(task.name)
+        if known is not None and known.function is not task.function:
+            raise ConfigurationError(
+                f"two functions are called {task.name}; give one of them another name with id="
+            )
+        self._tasks[task.name] = task
+        return task
+
+    def get(self, name: str) -> Task:
+        task = self._tasks.get(name)
+        if task is None:
+            raise UsageError(f"no task is called {name!r}; known: {', '.join(sorted(self._tasks)) or 'none'}")
+        return task
+
+    def find(self, function: Callable[..., Any]) -> Task | None:
+        return next((task for task in self._tasks.values() if task.function is function), None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(self._tasks))
+
+
+def _wants_fire(parameter: inspect.Parameter) -> bool:
+    annotation = parameter.annotation
+    if isinstance(annotation, str):
+        return parameter.name == "fire" or annotation.split(".")[-1] == "Fire"
+    return parameter.name == "fire" or getattr(annotation, "__name__", "") == "Fire"

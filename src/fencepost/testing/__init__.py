@@ -1,0 +1,1 @@
+"""For testing: virtual time, the store's conformance suite, the simulator and its checker."""

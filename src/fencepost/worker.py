@@ -1,0 +1,74 @@
+"""The worker: claims due fires as far as there is room, and starts them. Claimed fires are never queued."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost.election import TRUSTED
+from fencepost.events import Event
+from fencepost.service import Service
+from fencepost.store.base import Claimed, ClaimRequest
+
+MOST_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAttempt:
+    """A claim attempt whose outcome is not known yet. It is repeated under its number until it is."""
+
+    request: ClaimRequest
+    sent: float
+
+
+class Worker(Service):
+    last_number = 0
+    """The last claim number used."""
+    concluded = 0
+    """The last claim number whose reply was dealt with, or which was given up."""
+    _open: OpenAttempt | None = None
+
+    async def step(self) -> float | None:
+        replica = self.replica
+        attempt = self._open or self._next_attempt()
+        if attempt is None:
+            return None
+        self._open = attempt
+        reply = await replica.store.claim_fires(attempt.request)
+        self._open = None
+        self._take(attempt, reply)
+        self.concluded = attempt.request.number
+        if replica.room() == 0:
+            return None if replica.term() is None else replica.settings.heartbeat.total_seconds()
+        poll = replica.settings.horizon.total_seconds() / 2
+        return poll if reply.wake_in is None else min(poll, reply.wake_in)
+
+    def give_up(self) -> None:
+        """From now on nothing more is started; what an open attempt may have claimed is given back."""
+        self._open = None
+        self.concluded = self.last_number
+
+    def _next_attempt(self) -> OpenAttempt | None:
+        replica = self.replica
+        room = min(replica.room(), MOST_AT_ONCE)
+        term = replica.term()
+        if replica.draining or not replica.is_ready or (room == 0 and term is None):
+            return None
+        # With no room the leader still asks, for none: somebody must decide what is late meanwhile.
+        self.last_number += 1
+        request = ClaimRequest(replica.id, self.last_number, room, term)
+        return OpenAttempt(request, replica.clock.steady())
+
+    def _take(self, attempt: OpenAttempt, reply: Claimed) -> None:
+        replica = self.replica
+        for fire in reply.closed:
+            replica.events.emit(Event(fire.state.value, replica.id, fire))
+        start_before = attempt.sent + TRUSTED * replica.settings.run_ttl.total_seconds()
+        if replica.draining or replica.clock.steady() >= start_before:
+            # The store granted these at an unknown time in the past. They may expire, or be swept and run
+            # elsewhere, before a body started here would be noticed: too late to start.
+            replica.return_unstarted([(claim.fire.key, claim.fire.token) for claim in reply.claims])
+            return
+        for claim in reply.claims:
+            known = replica.runs.get(claim.fire.key)
+            if known is None or known.token != claim.fire.token:
+                replica.start(claim, start_before)
