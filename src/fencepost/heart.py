@@ -85,12 +85,14 @@ class Heart(Service):
 
     def _learn_leader(self, pulse: Pulse, sent: float) -> None:
         replica = self.replica
-        before = replica.leadership.lease
+        before, trusted = replica.leadership.lease, replica.term() is not None
         replica.leadership.learn(pulse.leader, sent, replica.clock.steady())
         was, leads = before.holder == replica.id, pulse.leader.holder == replica.id
         if leads and (not was or before.term != pulse.leader.term):
             replica.tell("leader.elected", detail=f"term {pulse.leader.term}")
-            replica.wake_all()
         elif was and not leads:
             kind = "leader.resigned" if replica.draining else "leader.lost"
             replica.tell(kind, detail=f"term {before.term}")
+        if not trusted and replica.term() is not None:
+            # Newly elected, or trusted again after a silence in which the leader's loops went to sleep.
+            replica.wake_all()

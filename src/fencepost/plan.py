@@ -36,7 +36,7 @@ def expand(record: JobRecord, now: datetime, horizon: float, unknown: Sequence[G
     listed = due[-CATCH_UP_LIMIT:] if caught_up else []
     stretches = _stretches(due[: len(due) - len(listed)], [*record.pauses, *unknown])
     rows = (*stretches, *(Planned(fire, fire) for fire in [*listed, *ahead]))
-    return Plan(record.id, head.version, head.cursor, rows, next_at)
+    return Plan(record.id, head.version, head.cursor, head.until, rows, next_at)
 
 
 def _stretches(fires: Sequence[datetime], gaps: Sequence[Gap]) -> list[Planned]:

@@ -247,8 +247,9 @@ class Replica:
             self.settler.wake()
 
     def backoff(self, failures: int) -> float:
-        """1 s, doubling, up to 60 s; but a replica that holds claims must not let them expire by waiting."""
-        delay = min(60.0, 2.0 ** min(failures - 1, 6))
+        """1 s, doubling, up to 60 s; but a replica that holds claims must not let them expire by waiting, and
+        none waits longer than two terms would last."""
+        delay = min(60.0, 2 * self.settings.leader_ttl.total_seconds(), 2.0 ** min(failures - 1, 6))
         if self.runs or not self.settler.is_empty:
             delay = min(delay, self.settings.heartbeat.total_seconds() / 2)
         return delay * self.chance.uniform(0.75, 1.0)

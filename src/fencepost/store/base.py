@@ -170,12 +170,14 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Rows of one calendar after `cursor`. Written only if (version, cursor) still stand: a second leader's
-    plan is a no-op. A planned row is a cache of the calendar; it becomes a fact when it falls due."""
+    """Rows of one calendar after `cursor`. Written only if (version, cursor, until) still stand: a second
+    leader's plan is a no-op, and so is one made before the calendar was given an end. A planned row is a cache
+    of the calendar; it becomes a fact when it falls due."""
 
     job_id: str
     version: int
     cursor: datetime
+    until: datetime | None
     rows: tuple[Planned, ...]
     next_at: datetime | None
     """The first fire after the last row; None: there is none."""

@@ -56,6 +56,8 @@ def decide(view: JobView, now: datetime, room: int) -> Decision:
     candidates = _after_misfire(view, candidates, now, decision)
     _claim_again(view, now, room, decision)
     _claim_or_overlap(view, candidates, room, decision)
+    # In the order of their due times, so that neighbours meet.
+    decision.closings.sort(key=lambda closing: closing.fire.due_at)
     return decision
 
 

@@ -389,7 +389,9 @@ class StoreState:
     def _plan(self, at: Moment, plan: Plan) -> bool:
         record = self.jobs_.get(plan.job_id)
         head = record.segments[0] if record and record.segments else None
-        if record is None or head is None or (head.version, head.cursor) != (plan.version, plan.cursor):
+        if record is None or head is None:
+            return False
+        if (head.version, head.cursor, head.until) != (plan.version, plan.cursor, plan.until):
             return False
         cursor = head.cursor
         for row in plan.rows:
@@ -509,7 +511,7 @@ class StoreState:
         self._held.setdefault(replica.id, {})[fire.key] = None
         if not fire.scheduled:
             return replace(record, token=token)
-        return replace(record, token=token, tail=None, decided_through=_later(record, fire.due_at))
+        return replace(record, token=token, decided_through=_later(record, fire.due_at))
 
     def _claim_of(self, fire: FireRecord) -> Claim:
         return Claim(fire, self.jobs_[fire.job_id].job)
@@ -626,7 +628,7 @@ class StoreState:
     def _close(self, at: Moment, record: JobRecord, closing: Closing) -> JobRecord:
         """End a fire that never started. Neighbours that share one fate are one row."""
         fire, tail = closing.fire, self.fires.get(record.tail or "")
-        if fire.scheduled and tail is not None and _same_fate(tail, closing):
+        if tail is not None and _same_fate(tail, closing) and self._adjacent(record, tail, fire):
             self._put(
                 replace(
                     tail,
@@ -647,10 +649,17 @@ class StoreState:
                     finished_at=at.wall,
                 )
             )
-            record = replace(record, tail=fire.key)
+            record = replace(record, tail=fire.key if fire.scheduled else record.tail)
         if fire.scheduled:
             record = replace(record, decided_through=_later(record, fire.last_due))
         return record
+
+    def _adjacent(self, record: JobRecord, tail: FireRecord, fire: FireRecord) -> bool:
+        """Nothing lies between: no fire after the tail has been decided, and none before this one waits."""
+        undecided = self._open.get(fire.job_id, {}).values()
+        return tail.last_due == record.decided_through < fire.due_at and not any(
+            tail.last_due < other.due_at < fire.due_at for other in undecided if other.scheduled
+        )
 
     # --- when to look at a job again ----------------------------------------------------------------------
 
@@ -727,10 +736,9 @@ def _later(record: JobRecord, due_at: datetime) -> datetime:
 
 def _same_fate(tail: FireRecord, closing: Closing) -> bool:
     return (
-        tail.scheduled
+        closing.fire.scheduled
         and tail.state is closing.state
         and tail.reason == closing.reason
-        and tail.last_due < closing.fire.due_at
         # A backlog that grows while nobody has room is coalesced into ever newer fires.
         and (tail.refers_to == closing.refers_to or closing.reason is Reason.COALESCED)
         # What somebody cancelled by its key must stay to be found by its key.
