@@ -276,9 +276,7 @@ class StoreState:
         are due are facts and stay, and so does what the old calendar still owes before this moment: it is
         planned to its end first. The new one starts after the last fire decided, so that a moment on which
         both calendars agree is one fire, also where the store's clock has stepped back."""
-        for fire in list(self._open.get(record.id, {}).values()):
-            if fire.scheduled and fire.due_at > at.wall:
-                self._forget(fire)
+        self._withdraw(at, record)
         since = max(at.wall, record.decided_through or at.wall)
         version = record.version + 1
         segments = self._ended(record.segments, at.wall)
@@ -289,6 +287,11 @@ class StoreState:
             JobEvent(record.id, at.wall, "defined", version, since, trigger.to_json() if trigger else None)
         )
         return replace(record, version=version, segments=segments, removed_at=None)
+
+    def _withdraw(self, at: Moment, record: JobRecord) -> None:
+        for fire in list(self._open.get(record.id, {}).values()):
+            if fire.scheduled and fire.due_at > at.wall:
+                self._forget(fire)
 
     def _ended(self, segments: tuple[Segment, ...], until: datetime) -> tuple[Segment, ...]:
         """The calendars as they stand when their job changes: open only as far as they are behind."""
@@ -341,11 +344,9 @@ class StoreState:
         for fire in list(self._active.get(record.id, {}).values()):
             if fire.state is State.WAITING:
                 self._finish(at, fire, State.CANCELLED, Reason.REMOVED)
+        self._withdraw(at, record)
         for fire in list(self._open.get(record.id, {}).values()):
-            if fire.scheduled and fire.due_at > at.wall:
-                self._forget(fire)
-            else:
-                record = self._close(at, record, Closing(fire, State.CANCELLED, Reason.REMOVED))
+            record = self._close(at, record, Closing(fire, State.CANCELLED, Reason.REMOVED))
         self._note(JobEvent(record.id, at.wall, "removed", record.version, at.wall, by=change.by))
         return replace(
             record,

@@ -33,6 +33,7 @@ class Body:
 @dataclass(slots=True)
 class Checker:
     state: StoreState
+    ttl: float
     violations: list[str] = field(default_factory=list)
     current: dict[str, int] = field(default_factory=dict)
     """By fire: the token that may act on it."""
@@ -47,24 +48,35 @@ class Checker:
     expected_on_time: dict[str, float] = field(default_factory=dict)
     clock_stepped: bool = False
     commits: int = 0
+    numbers: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    renewed: dict[str, float] = field(default_factory=dict)
+    """By replica: when the store last heard from it."""
 
     def violation(self, rule: str, text: str) -> None:
         self.violations.append(f"{rule}: {text}")
 
     # --- as it happens ------------------------------------------------------------------------------
 
-    def committed(self, name: str, args: Sequence[Any], reply: Any, healthy: set[str]) -> None:
+    def committed(self, name: str, args: Sequence[Any], reply: Any, healthy: set[str], now: float) -> None:
         self.commits += 1
+        if name in ("heartbeat", "claim_fires"):
+            self._renewed(name, args[0].replica, args[0].number, now)
         if name == "claim_fires":
             self._claimed(args[0], reply)
         elif name == "update_claims":
             self._updated(args[1], reply)
         elif name == "sweep" and reply is not None:
-            self._swept(reply, healthy)
+            self._swept(reply, healthy, now)
         elif name == "leave":
             self._left()
         if self.commits % 20 == 0:
             self._finals_stand()
+
+    def _renewed(self, name: str, replica: str, number: int, now: float) -> None:
+        """Only what is new renews: a delayed message from the past is no sign of life."""
+        if number > self.numbers[replica, name]:
+            self.numbers[replica, name] = number
+            self.renewed[replica] = now
 
     def _claimed(self, request: ClaimRequest, reply: Claimed) -> None:
         for claim in reply.claims:
@@ -100,7 +112,10 @@ class Checker:
             self.settled.add((update.key, update.token))
             self._over(update.key)
 
-    def _swept(self, reply: Swept, healthy: set[str]) -> None:
+    def _swept(self, reply: Swept, healthy: set[str], now: float) -> None:
+        for replica in reply.expired:
+            if now - self.renewed.get(replica, 0.0) < self.ttl and not self.clock_stepped:
+                self.violation("L-healthy", f"{replica} expired {now - self.renewed[replica]:.1f} s after renewing")
         for fire in reply.settled:
             if fire.replica in healthy and not self.clock_stepped:
                 self.violation("L-healthy", f"{fire.key} lost although {fire.replica} is well")

@@ -80,7 +80,7 @@ class Simulation:
         self.network = Network(self.world, random.Random(f"{seed}:network"))
         self.network.on_commit = self._committed
         self.state = self.network.state
-        self.checker = Checker(self.state)
+        self.checker = Checker(self.state, TTL)
         self.members: dict[str, Member] = {}
         self.faults = 0
         self.calm = False
@@ -147,7 +147,8 @@ class Simulation:
         chance = random.Random(f"{self.seed}:{fire.key}:{fire.token}")
         record = self.state.fires[fire.key]
         record = replace(record, token=fire.token, replica=member.process.name)
-        limit = self.state.jobs_[fire.job_id].job.overlap.at_once
+        overlap = self.state.jobs_[fire.job_id].job.overlap
+        limit = overlap.limit if overlap.kind == "allow" else 1
         self.checker.started(record, member.process.name, self.world.now, limit)
         self._tell(member.process.name, "start", fire.key, fire.token)
         # When all is well bodies are quick, so that what is queued up can be worked off.
@@ -387,7 +388,7 @@ class Simulation:
         line = told(name, args, reply)
         if line:
             self._tell(who, name, line)
-        self.checker.committed(name, args, reply, self._healthy())
+        self.checker.committed(name, args, reply, self._healthy(), self.world.now)
         # The worst moment to be paused or killed is right after a commit, before its reply.
         member = self.members.get(who)
         if not self.calm and member is not None and name in ("claim_fires", "update_claims"):
@@ -410,6 +411,8 @@ def simulate(seed: int, trace: bool = False) -> Result:
 
 
 if __name__ == "__main__":
+    import sys
+
     from fencepost.testing.sim_cli import main
 
-    main()
+    sys.exit(main())

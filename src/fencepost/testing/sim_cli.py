@@ -1,0 +1,64 @@
+"""The simulator's command line: many seeds on all cores, or one seed with its trace."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+
+from fencepost.clock import SystemClock
+from fencepost.testing.sim import Result, simulate
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="fencepost.testing.sim", description="Simulate faults, by seed.")
+    parser.add_argument("--seeds", type=int, default=500, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--seed", type=int, help="just this one")
+    parser.add_argument("--trace", action="store_true", help="print what happened (with --seed)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    options = parser.parse_args(arguments)
+    if options.seed is not None:
+        return one(options.seed, options.trace)
+    return many(range(options.first, options.first + options.seeds), options.jobs)
+
+
+def one(seed: int, trace: bool) -> int:
+    result = simulate(seed, trace)
+    for line in result.trace:
+        print(line)
+    print(f"seed {seed}: {result.fires} fires, {result.faults} faults, digest {result.digest[:16]}")
+    for violation in result.violations:
+        print(f"  VIOLATION {violation}")
+    return 1 if result.violations else 0
+
+
+def many(seeds: range, jobs: int) -> int:
+    clock = SystemClock()
+    begun = clock.steady()
+    results: list[Result] = []
+    with ProcessPoolExecutor(jobs) as pool:
+        for result in pool.map(simulate, seeds, chunksize=5):
+            results.append(result)
+            if result.violations:
+                _clear()
+                print(f"seed {result.seed}: {result.violations[0]}")
+            if sys.stderr.isatty():
+                print(f"\r{len(results)}/{len(seeds)} seeds", end="", file=sys.stderr, flush=True)
+    _clear()
+    took = clock.steady() - begun
+    failed = [result for result in results if result.violations]
+    print(
+        f"{len(results)} seeds in {took:.0f} s ({len(results) / took:.1f} seeds/s): "
+        f"{sum(r.fires for r in results)} ledger rows, {sum(r.faults for r in results)} faults, "
+        f"{len(failed)} seeds with violations"
+    )
+    if failed:
+        print(f"replay: make sim SEED={failed[0].seed}")
+    return 1 if failed else 0
+
+
+def _clear() -> None:
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
