@@ -269,6 +269,6 @@ class Listener(Service):
     """Hints from the store. They only save time: polling alone is correct."""
 
     async def step(self) -> float | None:
-        if await self.replica.store.wait(30.0):
+        if await self.replica.store.wait(self.replica.settings.horizon.total_seconds() / 2):
             self.replica.wake_all()
         return 0.0

@@ -1,1 +1,5 @@
-"""For testing: virtual time, the store's conformance suite, the simulator and its checker."""
+"""For testing: virtual time for your own jobs, the stores' conformance suite, the simulator and its checker."""
+
+from fencepost.testing.virtual import VirtualTime, virtual
+
+__all__ = ["VirtualTime", "virtual"]

@@ -1,0 +1,43 @@
+"""Fencepost runs every scheduled fire once, on any number of replicas, on the store you already have."""
+
+from fencepost._version import __version__
+from fencepost.errors import (
+    AnotherRunIsActive,
+    ConfigurationError,
+    FencedOut,
+    FencepostError,
+    RunCancelled,
+    StoreUnavailable,
+    UsageError,
+)
+from fencepost.events import Event
+from fencepost.fire import Fire, current_fire
+from fencepost.handle import Handle
+from fencepost.model import State
+from fencepost.retry import Retry
+from fencepost.scheduler import Scheduler
+from fencepost.settings import Settings
+from fencepost.triggers import Trigger, at, cron, every
+
+__all__ = [
+    "AnotherRunIsActive",
+    "ConfigurationError",
+    "Event",
+    "FencedOut",
+    "FencepostError",
+    "Fire",
+    "Handle",
+    "Retry",
+    "RunCancelled",
+    "Scheduler",
+    "Settings",
+    "State",
+    "StoreUnavailable",
+    "Trigger",
+    "UsageError",
+    "__version__",
+    "at",
+    "cron",
+    "current_fire",
+    "every",
+]

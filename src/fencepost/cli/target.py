@@ -1,0 +1,50 @@
+"""Targets: `module:attribute`, as uvicorn has them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from pathlib import Path
+
+from fencepost.errors import ConfigurationError, FencepostError, UsageError
+from fencepost.scheduler import Scheduler
+from fencepost.settings import did_you_mean
+
+
+def load(target: str) -> Scheduler:
+    """The scheduler a target names."""
+    module_name, separator, attribute = target.partition(":")
+    if not separator or not module_name or not attribute:
+        raise UsageError(f"target {target!r} must be module:attribute, as in app:scheduler")
+    found: object = _module(module_name)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            near = did_you_mean(part, [name for name in dir(found) if not name.startswith("_")])
+            raise UsageError(f"module {module_name!r} has no attribute {attribute!r}{near}")
+        found = getattr(found, part)
+    if not isinstance(found, Scheduler):
+        raise UsageError(f"{target} is a {type(found).__name__}, not a Scheduler")
+    return found
+
+
+def _module(name: str) -> object:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise UsageError(
+                f"there is no module {name!r} here; run from the folder that holds {name.split('.')[0]}.py"
+            ) from None
+        raise ConfigurationError(f"module {name!r} needs {error.name!r}, which is not installed") from None
+    except FencepostError:
+        raise
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise ConfigurationError(
+            f"module {name!r} cannot be imported: {type(error).__name__}: {error} "
+            f"({Path(last.filename).name}, line {last.lineno})"
+        ) from None

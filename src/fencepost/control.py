@@ -1,0 +1,42 @@
+"""The control thread: claims, heartbeats and settling on an event loop of their own.
+
+A job that blocks the host's event loop, or drains its connection pool, cannot lose its lease: nothing here
+waits for user code, and nothing else touches the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class ControlThread:
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        # A daemon: a host that exits without stopping the scheduler must not hang. What was running then is
+        # settled as after a crash.
+        self._thread = threading.Thread(target=self._run, name="fencepost-control", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            pending = asyncio.all_tasks(self.loop)
+            for task in pending:
+                task.cancel()
+            self.loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+            self.loop.close()

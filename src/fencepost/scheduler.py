@@ -1,0 +1,441 @@
+"""The public face: declare jobs, start, stop, and act on them from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import secrets
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any, TypeVar
+
+from fencepost.clock import Clock, SystemClock
+from fencepost.control import ControlThread
+from fencepost.errors import AnotherRunIsActive, ConfigurationError, StoreUnavailable, UsageError
+from fencepost.events import OTHER_EVENTS, RUN_EVENTS, Event, Events, log_event
+from fencepost.execute import Host
+from fencepost.handle import Handle, SyncScheduler
+from fencepost.host import ThreadedHost
+from fencepost.model import FireRecord, Job, JobRecord, Json, Overlap, checked_id, manual_key
+from fencepost.replica import Identity, Replica
+from fencepost.retry import Retry
+from fencepost.settings import Settings, did_you_mean, duration, redacted
+from fencepost.store.base import ChangeJob, FireQuery, NewFire, PutJob, Store
+from fencepost.store.urls import store_from_url
+from fencepost.tasks import Registry, Task
+from fencepost.triggers import Trigger
+
+log = logging.getLogger("fencepost")
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+PATIENCE_AT_START = 2.0
+"""Seconds a start waits for the store. A host must come up although the store is down."""
+
+
+class Scheduler:
+    def __init__(
+        self,
+        store: str | Store | None = None,
+        namespace: str | None = None,
+        slots: int | None = None,
+        **settings: Any,
+    ) -> None:
+        """`store` is a URL or a store; without one `FENCEPOST_STORE` decides. `settings`: any other setting,
+        such as `heartbeat="5s"`; it wins over the environment."""
+        url = store if isinstance(store, str) else None
+        self.settings = Settings.load(store=url, namespace=namespace, slots=slots, **settings)
+        self._given_store = store if isinstance(store, Store) else None
+        self.events = Events()
+        self.events.subscribe(log_event)
+        self.sync = SyncScheduler(self)
+        self._registry = Registry()
+        self._jobs: dict[str, Job] = {}
+        self._handlers: list[tuple[tuple[str, ...], Callable[[Event], Any]]] = []
+        self._lock = threading.Lock()
+        self._control: ControlThread | None = None
+        self._store: Store | None = None
+        self._replica: Replica | None = None
+        self._host: ThreadedHost | None = None
+        self._host_loop: asyncio.AbstractEventLoop | None = None
+        self._inline = False
+
+    # --- declaring ------------------------------------------------------------------------------------
+
+    def job(self, trigger: Any, *, id: str | None = None, **policies: Any) -> Callable[[F], F]:
+        """Declare a task and its job. The function stays callable as it is.
+
+        Policies: `args`, `overlap`, `misfire`, `misfire_after`, `retry`, `timeout`, `after_crash`,
+        `crash_attempts`, `execute_on`.
+        """
+
+        def declare(function: F) -> F:
+            task = self._registry.add(Task.of(function, id))
+            self._declare(self._job(task, task.name, _trigger(trigger), policies))
+            return function
+
+        return declare
+
+    def task(self, function: F | None = None, *, id: str | None = None) -> Any:
+        """Declare runnable code without a schedule: `@scheduler.task`. It can be triggered by hand."""
+        if function is None:
+            return lambda decorated: self.task(decorated, id=id)
+        task = self._registry.add(Task.of(function, id))
+        self._declare(self._job(task, task.name, None, {}, partial=True))
+        return function
+
+    def on(self, *kinds: str) -> Callable[[F], F]:
+        """Call this function with every event of these kinds; without kinds, with all."""
+        for kind in kinds:
+            if kind not in RUN_EVENTS + OTHER_EVENTS:
+                hint = did_you_mean(kind, RUN_EVENTS + OTHER_EVENTS)
+                raise ConfigurationError(f"there is no event {kind!r}{hint}")
+
+        def register(function: F) -> F:
+            self._handlers.append((kinds, function))
+            return function
+
+        return register
+
+    @property
+    def jobs(self) -> Mapping[str, Job]:
+        """The jobs declared here, by id."""
+        return dict(self._jobs)
+
+    @property
+    def store_name(self) -> str:
+        """Which store, without its secrets."""
+        return type(self._given_store).__name__ if self._given_store else redacted(self.settings.store_url())
+
+    # --- life -----------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Take part. Returns when the jobs are declared, or soon after if the store does not answer: then
+        this replica keeps trying, and nothing runs until it succeeds."""
+        if self._replica is not None:
+            raise UsageError("this scheduler has been started; stop it first")
+        self._host_loop = asyncio.get_running_loop()
+        self._host = ThreadedHost(self._host_loop, self.settings.slots)
+        for warning in self.settings.warnings():
+            log.warning("%s", warning)
+        store = self._open_store()
+        if not store.shared:
+            log.warning("this store is not shared: other processes would run every job as well")
+        ready = self._control_thread().submit(self._bring_up(store, self._host))
+        try:
+            await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(ready)), PATIENCE_AT_START)
+        except TimeoutError:
+            log.error("the store does not answer yet; nothing runs until it does")
+
+    async def stop(self) -> None:
+        """Claim no more, hand leadership over, let runs end within the drain limit, leave."""
+        control, replica, host, store = self._control, self._replica, self._host, self._store
+        if control is None:
+            return
+        if replica is not None:
+            await asyncio.wrap_future(control.submit(replica.drain()))
+        if store is not None:
+            await asyncio.wrap_future(control.submit(store.close()))
+        if host is not None:
+            host.close()
+        await asyncio.get_running_loop().run_in_executor(None, control.stop)
+        self._control = self._host = None
+        self.forget_replica()
+
+    async def __aenter__(self) -> Scheduler:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @asynccontextmanager
+    async def lifespan(self, app: object) -> AsyncIterator[None]:
+        """`app = FastAPI(lifespan=scheduler.lifespan)`"""
+        async with self:
+            yield
+
+    def run(self, *, seconds: float | None = None) -> None:
+        """Take part until SIGTERM or SIGINT, or for so many seconds. Blocks."""
+        asyncio.run(self._run(seconds))
+
+    async def _run(self, seconds: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        async with self:
+            if seconds is not None:
+                loop.call_later(seconds, stop.set)
+            await stop.wait()
+
+    # --- acting on jobs and fires -----------------------------------------------------------------------
+
+    async def trigger(
+        self,
+        what: Callable[..., Any] | str,
+        *,
+        args: Mapping[str, Json] | None = None,
+        idempotency_key: str | None = None,
+        if_active: str = "queue",
+    ) -> Handle:
+        """Run a job now, on whichever replica has room. With `if_active="refuse"` an active run raises
+        `AnotherRunIsActive`; the same `idempotency_key` adds one fire however often it is sent."""
+        return await self.ask(
+            self.do_trigger(what, args=args, idempotency_key=idempotency_key, if_active=if_active)
+        )
+
+    async def add(
+        self, what: Callable[..., Any] | str, trigger: Any, *, id: str, replace: bool = False, **policies: Any
+    ) -> None:
+        """Add a job at run time. With `replace` it may take the place of one with the same id."""
+        await self.ask(self.do_add(what, trigger, id=id, replace=replace, **policies))
+
+    async def remove(self, what: Callable[..., Any] | str) -> None:
+        await self.ask(self.do_change(what, "remove"))
+
+    async def pause(
+        self, what: Callable[..., Any] | str, *, reason: str = "", until: datetime | None = None
+    ) -> None:
+        """Durable: due fires are recorded as skipped until resumed, or until `until`."""
+        await self.ask(self.do_change(what, "pause", reason, until))
+
+    async def resume(self, what: Callable[..., Any] | str) -> None:
+        await self.ask(self.do_change(what, "resume"))
+
+    async def cancel(self, key: str) -> FireRecord:
+        return await self.ask(self.do_cancel(key))
+
+    # The same, on the control loop; `sync` calls these too.
+
+    async def do_trigger(
+        self,
+        what: Callable[..., Any] | str,
+        *,
+        args: Mapping[str, Json] | None = None,
+        idempotency_key: str | None = None,
+        if_active: str = "queue",
+    ) -> Handle:
+        if if_active not in ("queue", "refuse"):
+            raise ConfigurationError(f'if_active={if_active!r} is not known; use "queue" or "refuse"')
+        store, job_id = await self._ready_store(), self._id_of(what)
+        declared = self._jobs.get(job_id)
+        if declared is not None:
+            task = self._registry.get(declared.target)
+            task.check(declared.args if args is None else args, f"a fire of {job_id}")
+        key = manual_key(job_id, idempotency_key or secrets.token_hex(8))
+        added = await store.add_fire(NewFire(key, job_id, args, if_active))  # type: ignore[arg-type]
+        if added.outcome == "no such job":
+            raise UsageError(f"there is no job {job_id!r} in the store{did_you_mean(job_id, self._jobs)}")
+        if added.outcome == "active":
+            raise AnotherRunIsActive(f"another run of {job_id} is already active: {_key(added.fire)}")
+        if added.outcome == "full":
+            raise UsageError(f"too many fires of {job_id} wait for their turn; try again later")
+        return Handle(self, key, job_id)
+
+    async def do_add(
+        self, what: Callable[..., Any] | str, trigger: Any, *, id: str, replace: bool = False, **policies: Any
+    ) -> None:
+        task = self._registry.find(what) if callable(what) else self._registry.get(what)
+        if task is None:
+            raise UsageError(f"{what!r} is not a task of this scheduler; decorate it with @scheduler.task")
+        job = self._job(task, checked_id(id, "job id"), _trigger(trigger), policies)
+        store = await self._ready_store()
+        [put] = await store.put_jobs([PutJob(job, self.settings.revision, replace=replace)])
+        if put.refused:
+            raise UsageError(f"job {id!r} is there already and differs; pass replace=True")
+
+    async def do_change(
+        self, what: Callable[..., Any] | str, kind: str, reason: str = "", until: datetime | None = None
+    ) -> JobRecord:
+        if until is not None and until.tzinfo is None:
+            raise ConfigurationError(f"until={until} has no time zone; give it one (tzinfo=…)")
+        store, job_id = await self._ready_store(), self._id_of(what)
+        record = await store.change_job(ChangeJob(job_id, kind, reason[:500], until=until))  # type: ignore[arg-type]
+        if record is None:
+            raise UsageError(f"there is no job {job_id!r} in the store{did_you_mean(job_id, self._jobs)}")
+        return record
+
+    async def do_cancel(self, key: str) -> FireRecord:
+        store = await self._ready_store()
+        fire = await store.cancel_fire(key)
+        if fire is None:
+            raise UsageError(f"there is no fire {key!r}")
+        return fire
+
+    async def do_find(self, key: str) -> FireRecord | None:
+        found = await (await self._ready_store()).find_fires(FireQuery(key=key))
+        return found[0] if found else None
+
+    # --- wiring -----------------------------------------------------------------------------------------
+
+    def replica_on(
+        self,
+        store: Store,
+        clock: Clock,
+        host: Host,
+        identity: Identity | None = None,
+        inline: bool = False,
+    ) -> Replica:
+        """A replica of this scheduler's jobs. For `start`, and for tests that own the time: there the caller's
+        loop is the control loop as well (`inline`)."""
+        self._inline = inline
+        self._replica = Replica(
+            store=store,
+            clock=clock,
+            settings=self.settings,
+            registry=self._registry,
+            host=host,
+            identity=identity or Identity.here(),
+            jobs=list(self._jobs.values()),
+            events=self.events,
+        )
+        self._store = store
+        return self._replica
+
+    def forget_replica(self) -> None:
+        self._replica = self._store = None
+        self._inline = False
+
+    async def ask(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it on the control loop and await it here."""
+        if self._inline:
+            return await work
+        return await asyncio.wrap_future(self._control_thread().submit(work))
+
+    def ask_blocking(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._control_thread().submit(work).result()
+
+    def _control_thread(self) -> ControlThread:
+        with self._lock:
+            if self._control is None:
+                self._control = ControlThread()
+            return self._control
+
+    def _open_store(self) -> Store:
+        with self._lock:
+            if self._store is None:
+                self._store = self._given_store or store_from_url(self.settings.store_url())
+            return self._store
+
+    async def _bring_up(self, store: Store, host: Host) -> None:
+        failures = 0
+        replica = self.replica_on(store, SystemClock(), host)
+        if self._handlers:
+            self.events.subscribe(self._hand_to_handlers)
+        while True:
+            try:
+                await store.open()
+                break
+            except StoreUnavailable as error:
+                failures += 1
+                replica.store_failed(error)
+                await asyncio.sleep(replica.backoff(failures))
+        replica.begin()
+        await replica.ready()
+
+    async def _ready_store(self) -> Store:
+        if self._replica is not None:
+            await self._replica.ready()
+            return self._replica.store
+        store = self._open_store()
+        await store.open()
+        return store
+
+    def _hand_to_handlers(self, event: Event) -> None:
+        if self._host_loop is not None and not self._host_loop.is_closed():
+            self._host_loop.call_soon_threadsafe(self._call_handlers, event)
+
+    def _call_handlers(self, event: Event) -> None:
+        for kinds, handler in self._handlers:
+            if kinds and event.kind not in kinds:
+                continue
+            try:
+                result = handler(event)
+            except Exception:
+                log.exception("the handler %s failed on %s", handler, event.kind)
+                continue
+            if inspect.iscoroutine(result):
+                asyncio.ensure_future(result).add_done_callback(_log_failure)
+
+    def _declare(self, job: Job) -> None:
+        if job.id in self._jobs:
+            raise ConfigurationError(f"job {job.id!r} is declared twice; give one of them another id=")
+        self._jobs[job.id] = job
+        replica = self._replica
+        if replica is not None and self._control is not None:
+            self._control.loop.call_soon_threadsafe(replica.declare, [job])
+
+    def _id_of(self, what: Callable[..., Any] | str) -> str:
+        if isinstance(what, str):
+            return checked_id(what, "job id")
+        task = self._registry.find(what)
+        if task is None:
+            raise UsageError(f"{what!r} is not a job of this scheduler; decorate it, or give the job's id")
+        return task.name
+
+    def _job(
+        self,
+        task: Task,
+        id: str,
+        trigger: Trigger | None,
+        policies: Mapping[str, Any],
+        partial: bool = False,
+    ) -> Job:
+        for name in policies:
+            if name not in _POLICIES:
+                raise ConfigurationError(f"job {id}: there is no {name!r}{did_you_mean(name, _POLICIES)}")
+        values = {name: read(policies[name]) for name, read in _POLICIES.items() if name in policies}
+        values.setdefault("execute_on", self.settings.execute_on)
+        if not partial:
+            values["args"] = task.check(values.get("args") or {}, f"job {id}")
+        return Job(id=id, target=task.name, trigger=trigger, **values)
+
+
+def _retry(value: Any) -> Retry | None:
+    if value is None or isinstance(value, Retry):
+        return value
+    raise ConfigurationError(f"retry={value!r}: pass Retry(attempts=…, first=…, cap=…)")
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+_POLICIES: dict[str, Callable[[Any], Any]] = {
+    "args": _as_is,
+    "overlap": Overlap.parse,
+    "misfire": _as_is,
+    "misfire_after": duration,
+    "retry": _retry,
+    "timeout": lambda value: None if value is None else duration(value),
+    "after_crash": _as_is,
+    "crash_attempts": _as_is,
+    "execute_on": _as_is,
+}
+
+
+def _trigger(given: Any) -> Trigger:
+    if isinstance(given, Trigger):
+        return given
+    if type(given).__module__.startswith("apscheduler."):
+        from fencepost.apscheduler_triggers import from_apscheduler
+
+        return from_apscheduler(given)
+    raise ConfigurationError(
+        f"{given!r} is not a trigger; use every(minutes=5), cron('30 2 * * *', tz='Europe/Zurich') or at(…)"
+    )
+
+
+def _key(fire: FireRecord | None) -> str:
+    return fire.key if fire else ""
+
+
+def _log_failure(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("a handler failed", exc_info=task.exception())
