@@ -179,5 +179,3 @@ def _failure(run: Run, job: Job, ending: Ending, chance: random.Random) -> Updat
 def _told(error: BaseException | None) -> str:
     text = "".join(traceback.format_exception(error)) if error else ""
     return text if len(text) <= ERROR_LIMIT else "…" + text[-ERROR_LIMIT:]
-
-

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Protocol
-
-import asyncio
 
 from fencepost.errors import ConfigurationError, FencedOut, RunCancelled, UsageError
 from fencepost.model import FireRecord, Json, json_value

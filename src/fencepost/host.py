@@ -113,5 +113,3 @@ def _hand_over(task: asyncio.Task[None], ended: asyncio.Future[None]) -> None:
         ended.set_exception(error)
     else:
         ended.set_result(None)
-
-

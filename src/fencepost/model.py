@@ -57,9 +57,7 @@ class State(StrEnum):
         return self in _FINAL
 
 
-_FINAL = frozenset(
-    {State.SUCCEEDED, State.FAILED, State.SKIPPED, State.MISSED, State.LOST, State.CANCELLED}
-)
+_FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.SKIPPED, State.MISSED, State.LOST, State.CANCELLED})
 
 
 class Reason(StrEnum):
@@ -178,7 +176,9 @@ def json_value(value: Json, what: str, limit: int = 65_536) -> Json:
             "pass numbers, strings, booleans, lists and dictionaries only"
         ) from None
     if len(text) > limit:
-        raise ConfigurationError(f"{what}: {len(text)} bytes of JSON, the limit is {limit}; store a reference")
+        raise ConfigurationError(
+            f"{what}: {len(text)} bytes of JSON, the limit is {limit}; store a reference"
+        )
     if json.loads(text) != value:
         raise ConfigurationError(
             f"{what} changes on its way through JSON; use lists instead of tuples and string keys"

@@ -16,9 +16,9 @@ STEPS = 5_000
 def expand(record: JobRecord, now: datetime, horizon: float, unknown: Sequence[Gap] = ()) -> Plan:
     """The next rows of the job's oldest unfinished calendar.
 
-    Fires still to come are listed up to the horizon. Of those already due the newest hundred are listed one by
-    one, which is as many as any policy would run; older ones become stretches that never cross the edge of a
-    pause, so that each stretch will share one fate. No policy is decided here.
+    Fires still to come are listed up to the horizon. Of those already due the newest hundred are listed one
+    by one, which is as many as any policy would run; older ones become stretches that never cross the edge of
+    a pause, so that each stretch will share one fate. No policy is decided here.
     """
     head = record.segments[0]
     end = now + timedelta(seconds=horizon)

@@ -1,7 +1,7 @@
 """One replica: the loops, in the order of the flow, over one store, on one event loop.
 
-Everything here runs on a single event loop (in production the control thread's, see `control.py`; in tests and
-in the simulator a virtual one). Bodies run elsewhere, through a `Host`.
+Everything here runs on a single event loop: in production the control thread's (see `control.py`), in tests
+and in the simulator a virtual one. Bodies run elsewhere, through a `Host`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import random
 import secrets
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from fencepost._version import __version__
@@ -83,6 +84,8 @@ class Replica:
         self._degraded = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = asyncio.Event()
+        self.progress = asyncio.Event()
+        """Set when a run ended or something was settled."""
         self.leadership = Leadership(
             self.id, settings.leader_ttl.total_seconds(), settings.heartbeat.total_seconds()
         )
@@ -148,9 +151,11 @@ class Replica:
         return min(5.0, max(0.5, self.settings.heartbeat.total_seconds()))
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
-        deadline = self.clock.steady() + seconds
-        while not condition() and self.clock.steady() < deadline:
-            await asyncio.sleep(0.01)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not condition():
+                    self.progress.clear()
+                    await self.progress.wait()
 
     # --- runs ---------------------------------------------------------------------------------------
 
@@ -178,6 +183,7 @@ class Replica:
     def _forget(self, run: Run) -> None:
         if self.runs.get(run.key) is run:
             del self.runs[run.key]
+        self.progress.set()
         self.worker.wake()
 
     def return_unstarted(self, claims: Sequence[tuple[str, int]]) -> None:

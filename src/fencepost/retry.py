@@ -24,12 +24,12 @@ class Retry:
     factor: float = 2.0
     cap: float = 300.0
     jitter: float = 0.5
-    on: tuple[str, ...] = ()
+    on: tuple[str | type[BaseException], ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.on, str | type):
-            object.__setattr__(self, "on", (self.on,))
-        object.__setattr__(self, "on", tuple(_exception_name(each) for each in self.on))
+        given: Any = self.on
+        several = (given,) if isinstance(given, str | type) else given
+        object.__setattr__(self, "on", tuple(_exception_name(each) for each in several))
         if not 1 <= self.attempts <= 1000:
             raise ConfigurationError(f"Retry(attempts={self.attempts}): give a number between 1 and 1000")
         if not 0 < self.first <= self.cap <= 30 * 86400:
@@ -73,5 +73,6 @@ def _exception_name(given: Any) -> str:
     if isinstance(given, str) and given:
         return given
     if isinstance(given, type) and issubclass(given, BaseException):
-        return given.__qualname__ if given.__module__ == "builtins" else f"{given.__module__}.{given.__qualname__}"
+        module = "" if given.__module__ == "builtins" else f"{given.__module__}."
+        return f"{module}{given.__qualname__}"
     raise ConfigurationError(f"Retry(on={given!r}): give exception classes, or their names as text")

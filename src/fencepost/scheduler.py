@@ -282,8 +282,8 @@ class Scheduler:
         identity: Identity | None = None,
         inline: bool = False,
     ) -> Replica:
-        """A replica of this scheduler's jobs. For `start`, and for tests that own the time: there the caller's
-        loop is the control loop as well (`inline`)."""
+        """A replica of this scheduler's jobs. For `start`, and for tests that own the time: there the
+        caller's loop is the control loop as well (`inline`)."""
         self._inline = inline
         self._replica = Replica(
             store=store,

@@ -47,6 +47,7 @@ class Settler(Service):
         for (_, answer), accepted in zip(batch, reply.accepted[len(reports) :], strict=True):
             self._outbox.popleft()
             answer(accepted)
+        replica.progress.set()
         if reply.due:
             replica.worker.wake()
         return 0.0 if self._outbox or self._reports else None

@@ -29,7 +29,7 @@ class Task:
     def of(cls, function: Callable[..., Any], name: str | None = None) -> Task:
         if not callable(function):
             raise ConfigurationError(f"{function!r} is not callable; decorate a function")
-        name = name or getattr(function, "__qualname__", type(function).__qualname__)
+        name = name or str(getattr(function, "__qualname__", type(function).__qualname__))
         # A function inside a function is called outer.<locals>.inner: the brackets are no part of an id.
         name = checked_id(name.replace("<locals>.", "").replace("<lambda>", "lambda"), "task name")
         fire_parameter, parameters, required, takes_any = None, set(), set(), False
@@ -50,8 +50,7 @@ class Task:
         return cls(
             name,
             function,
-            inspect.iscoroutinefunction(function)
-            or inspect.iscoroutinefunction(getattr(function, "__call__", None)),
+            _is_async(function),
             fire_parameter,
             frozenset(parameters),
             frozenset(required),
@@ -61,7 +60,9 @@ class Task:
     def check(self, args: Mapping[str, Json], what: str) -> dict[str, Json]:
         """`args` if they are JSON and fit the function; a clear error otherwise."""
         if not isinstance(args, Mapping) or not all(isinstance(name, str) for name in args):
-            raise ConfigurationError(f'{what}: args must be a dictionary by parameter name, as {{"user": 42}}')
+            raise ConfigurationError(
+                f'{what}: args must be a dictionary by parameter name, as {{"user": 42}}'
+            )
         missing = sorted(self.required - set(args))
         unknown = [] if self.takes_any else sorted(set(args) - self.parameters)
         if missing or unknown:
@@ -104,6 +105,11 @@ class Registry:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(sorted(self._tasks))
+
+
+def _is_async(function: Any) -> bool:
+    """An object with an async `__call__` counts as well."""
+    return any(inspect.iscoroutinefunction(each) for each in (function, type(function).__call__))
 
 
 def _wants_fire(parameter: inspect.Parameter) -> bool:

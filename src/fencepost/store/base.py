@@ -108,7 +108,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep did, and what there is to watch until the next one. None of it without the current term."""
+    """What a sweep did, and what there is to watch until the next one."""
 
     roster: Roster
     expired: tuple[str, ...] = ()
@@ -171,8 +171,8 @@ class Planned:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Rows of one calendar after `cursor`. Written only if (version, cursor, until) still stand: a second
-    leader's plan is a no-op, and so is one made before the calendar was given an end. A planned row is a cache
-    of the calendar; it becomes a fact when it falls due."""
+    leader's plan is a no-op, and so is one made before the calendar was given an end. A planned row is a
+    cache of the calendar; it becomes a fact when it falls due."""
 
     job_id: str
     version: int

@@ -66,4 +66,3 @@ def definition_outcome(existing: JobRecord | None, put: PutJob, live: Sequence[s
     if put.job.fingerprint in existing.earlier and others:
         return "flip back"
     return "changed"
-

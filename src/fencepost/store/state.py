@@ -79,6 +79,8 @@ class StoreState:
         """By job: running and waiting fires."""
         self._held: dict[str, dict[str, None]] = {}
         """By replica: keys of its running fires."""
+        self._final: dict[str, None] = {}
+        """Keys of final fires, the last one closed or extended last."""
         self._unknown_since: dict[str, datetime] = {}
         """By target: since when no live replica knows it."""
         self._unknown: dict[str, tuple[Gap, ...]] = {}
@@ -332,9 +334,7 @@ class StoreState:
     def _resume(self, at: Moment, record: JobRecord, change: ChangeJob) -> JobRecord:
         if not record.paused_at(at.wall):
             return record
-        pauses = tuple(
-            replace(gap, until=at.wall) if gap.covers(at.wall) else gap for gap in record.pauses
-        )
+        pauses = tuple(replace(gap, until=at.wall) if gap.covers(at.wall) else gap for gap in record.pauses)
         self._note(JobEvent(record.id, at.wall, "resumed", record.version, at.wall, by=change.by))
         return replace(record, pauses=pauses)
 
@@ -493,9 +493,7 @@ class StoreState:
         overdue = any(f.state is State.RUNNING and self._overdue(at, f.replica) for f in active)
         return JobView(record, due, active, overdue, self._unknown.get(record.job.target, ()))
 
-    def _claim(
-        self, at: Moment, record: JobRecord, fire: FireRecord, replica: ReplicaRecord
-    ) -> JobRecord:
+    def _claim(self, at: Moment, record: JobRecord, fire: FireRecord, replica: ReplicaRecord) -> JobRecord:
         token = record.token + 1
         self._put(
             replace(
@@ -566,7 +564,9 @@ class StoreState:
         elif fire.state is State.WAITING:
             self._finish(at, fire, State.CANCELLED, Reason.REQUESTED)
         elif not fire.state.final and (fire.due_at <= at.wall or not fire.scheduled):
-            record = self._close(at, self.jobs_[fire.job_id], Closing(fire, State.CANCELLED, Reason.REQUESTED))
+            record = self._close(
+                at, self.jobs_[fire.job_id], Closing(fire, State.CANCELLED, Reason.REQUESTED)
+            )
             self._keep(at, record)
         return self.fires.get(key)
 
@@ -584,9 +584,14 @@ class StoreState:
 
     def prune(self, at: Moment, keep_seconds: float) -> int:
         before = at.wall - timedelta(seconds=keep_seconds)
-        old = [f for f in self.fires.values() if f.state.final and f.finished_at and f.finished_at < before]
-        for fire in old:
-            del self.fires[fire.key]
+        old = []
+        for key in self._final:
+            finished_at = self.fires[key].finished_at
+            if finished_at is not None and finished_at >= before:
+                break
+            old.append(key)
+        for key in old:
+            del self.fires[key], self._final[key]
         for job_id, events in self.events.items():
             # The definition in force at `before` is still needed to say what was due after it.
             kept = max((n for n, e in enumerate(events) if e.kind == "defined" and e.at < before), default=0)
@@ -599,8 +604,14 @@ class StoreState:
         self.fires[fire.key] = fire
         opened = self._open.setdefault(fire.job_id, {})
         active = self._active.setdefault(fire.job_id, {})
-        opened.pop(fire.key, None) if fire.state not in _OPEN else opened.__setitem__(fire.key, fire)
-        active.pop(fire.key, None) if fire.state not in _ACTIVE else active.__setitem__(fire.key, fire)
+        for rows, states in ((opened, _OPEN), (active, _ACTIVE)):
+            if fire.state in states:
+                rows[fire.key] = fire
+            else:
+                rows.pop(fire.key, None)
+        if fire.state.final:
+            self._final.pop(fire.key, None)
+            self._final[fire.key] = None
         if fire.state is not State.RUNNING and fire.replica:
             self._held.get(fire.replica, {}).pop(fire.key, None)
         return fire
@@ -614,9 +625,7 @@ class StoreState:
         self._reschedule(at, self.jobs_[fire.job_id])
         return fire
 
-    def _wait_again(
-        self, at: Moment, fire: FireRecord, not_before: datetime, settled: int = 0
-    ) -> FireRecord:
+    def _wait_again(self, at: Moment, fire: FireRecord, not_before: datetime, settled: int = 0) -> FireRecord:
         if fire.cancel_requested or self.jobs_[fire.job_id].removed_at:
             reason = Reason.REQUESTED if fire.cancel_requested else Reason.REMOVED
             return self._finish(at, replace(fire, settled=settled), State.CANCELLED, reason)
@@ -658,8 +667,10 @@ class StoreState:
     def _adjacent(self, record: JobRecord, tail: FireRecord, fire: FireRecord) -> bool:
         """Nothing lies between: no fire after the tail has been decided, and none before this one waits."""
         undecided = self._open.get(fire.job_id, {}).values()
-        return tail.last_due == record.decided_through < fire.due_at and not any(
-            tail.last_due < other.due_at < fire.due_at for other in undecided if other.scheduled
+        return (
+            tail.last_due == record.decided_through
+            and tail.last_due < fire.due_at
+            and not any(tail.last_due < f.due_at < fire.due_at for f in undecided if f.scheduled)
         )
 
     # --- when to look at a job again ----------------------------------------------------------------------
@@ -690,15 +701,20 @@ class StoreState:
                 elif pause.until is not None:
                     looks.append(max(fire.not_before, pause.until))
         full = len(active) >= record.job.overlap.at_once
-        waits_for_planner = at.wall - record.job.misfire_after if record.behind_at(at.wall) else None
-        oldest = min((f.due_at for f in self._open.get(record.id, {}).values() if _fresh(f)), default=None)
-        stuck = waits_for_planner is not None and oldest is not None and oldest < waits_for_planner
+        fresh: list[datetime] = []
         for fire in self._open.get(record.id, {}).values():
-            if _fresh(fire):
-                if not stuck or fire.due_at > at.wall:
-                    looks.append(fire.due_at)
+            if fire.scheduled and fire.state is State.PENDING:
+                fresh.append(fire.due_at)
             elif not full:
                 looks.append(fire.due_at)
+        if fresh:
+            soonest = min(fresh)
+            if record.behind_at(at.wall) and at.wall - soonest > record.job.misfire_after:
+                # A backlog is decided when the planner has caught up.
+                fresh = [due_at for due_at in fresh if due_at > at.wall]
+                soonest = min(fresh, default=soonest)
+            if fresh:
+                looks.append(soonest)
         return min(looks, default=None)
 
     def _due_for(self, at: Moment, replica: ReplicaRecord, leads: bool) -> list[str]:
@@ -724,11 +740,6 @@ class StoreState:
 
 _OPEN = (State.PENDING, State.QUEUED)
 _ACTIVE = (State.RUNNING, State.WAITING)
-
-
-def _fresh(fire: FireRecord) -> bool:
-    """No policy has looked at it yet."""
-    return fire.scheduled and fire.state is State.PENDING
 
 
 def _later(record: JobRecord, due_at: datetime) -> datetime:

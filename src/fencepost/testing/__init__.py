@@ -1,4 +1,4 @@
-"""For testing: virtual time for your own jobs, the stores' conformance suite, the simulator and its checker."""
+"""For testing: virtual time for your jobs, the stores' conformance suite, the simulator and its checker."""
 
 from fencepost.testing.virtual import VirtualTime, virtual
 

@@ -41,8 +41,8 @@ def _grid(trigger: Mapping[str, Any], until: datetime) -> Iterator[datetime]:
 
 
 def _scan(trigger: Mapping[str, Any], after: datetime, until: datetime) -> Iterator[datetime]:
-    """Look at every minute there was. Where the local clock jumps ahead over a time that was due, a job with a
-    fixed hour fires when the jump is over; where it runs twice through an hour, such a job fires the first
+    """Look at every minute there was. Where the local clock jumps ahead over a time that was due, a job with
+    a fixed hour fires when the jump is over; where it runs twice through an hour, such a job fires the first
     time. A job with a wildcard hour follows elapsed time."""
     zone = ZoneInfo(trigger["tz"])
     fields = trigger["expression"].split()
@@ -89,11 +89,8 @@ def _values(text: str, low: int, high: int) -> set[int]:
     for part in text.split(","):
         span, _, step = part.partition("/")
         first, _, last = span.partition("-")
-        if span == "*":
-            bounds = (low, high)
-        else:
-            bounds = (int(first), int(last or (high if step else first)))
-        values.update(range(bounds[0], bounds[1] + 1, int(step or 1)))
+        start, end = (low, high) if span == "*" else (int(first), int(last or (high if step else first)))
+        values.update(range(start, end + 1, int(step or 1)))
     return {value % 7 for value in values} if high == 6 else values
 
 

@@ -84,7 +84,9 @@ class Checker:
             if self.current.get(fire.key) == fire.token:
                 continue  # the same reply, asked for again
             if fire.key in self.current:
-                self.violation("S1", f"{fire.key} claimed with token {fire.token} while {self.current[fire.key]}")
+                self.violation(
+                    "S1", f"{fire.key} claimed with token {fire.token} while {self.current[fire.key]}"
+                )
             if fire.token <= self.last_token[fire.job_id]:
                 self.violation("S4", f"{fire.key}: token {fire.token} after {self.last_token[fire.job_id]}")
             if self.final.get(fire.key):
@@ -92,7 +94,9 @@ class Checker:
             if claim.job.execute_on == "leader":
                 lease = self.state.leader
                 if (lease.holder, lease.term) != (request.replica, request.term):
-                    self.violation("C3", f"{fire.key}: {request.replica} does not lead in term {request.term}")
+                    self.violation(
+                        "C3", f"{fire.key}: {request.replica} does not lead in term {request.term}"
+                    )
             self.current[fire.key] = fire.token
             self.last_token[fire.job_id] = fire.token
 
@@ -115,7 +119,9 @@ class Checker:
     def _swept(self, reply: Swept, healthy: set[str], now: float) -> None:
         for replica in reply.expired:
             if now - self.renewed.get(replica, 0.0) < self.ttl and not self.clock_stepped:
-                self.violation("L-healthy", f"{replica} expired {now - self.renewed[replica]:.1f} s after renewing")
+                self.violation(
+                    "L-healthy", f"{replica} expired {now - self.renewed[replica]:.1f} s after renewing"
+                )
         for fire in reply.settled:
             if fire.replica in healthy and not self.clock_stepped:
                 self.violation("L-healthy", f"{fire.key} lost although {fire.replica} is well")
@@ -137,7 +143,9 @@ class Checker:
         if (fire.key, fire.token) in self.bodies:
             self.violation("S1", f"{fire.key} started twice with token {fire.token}")
         if self.current.get(fire.key) != fire.token and not self.clock_stepped:
-            self.violation("S7", f"{fire.key} started on {process} with token {fire.token}, which is not current")
+            self.violation(
+                "S7", f"{fire.key} started on {process} with token {fire.token}, which is not current"
+            )
         self.bodies[fire.key, fire.token] = body
         self.first_start.setdefault(fire.key, now)
         if self.current.get(fire.key) == fire.token:
@@ -206,7 +214,9 @@ class Checker:
                 break
             covered = [moment for moment in due if row.due_at <= moment <= row.last_due]
             if len(covered) != row.count and row.last_due <= until:
-                self.violation("S3", f"{row.key} stands for {row.count} fires, the calendar has {len(covered)}")
+                self.violation(
+                    "S3", f"{row.key} stands for {row.count} fires, the calendar has {len(covered)}"
+                )
             while position < len(due) and due[position] < row.due_at:
                 self.violation("S8", f"{job_id} at {due[position]} is in no row")
                 position += 1
@@ -231,4 +241,3 @@ class Checker:
         if due != sorted(set(due)):
             self.violation("S3", f"{job_id}: calendars overlap")
         return due
-

@@ -89,9 +89,10 @@ class Network:
             self._deliver(process, reply, answer)
 
     def _deliver(self, process: Process, future: asyncio.Future[Any], answer: Any) -> None:
-        self.world.at(
-            self.world.now + self._delay(), lambda: process.call_soon(_resolve, future, answer) and None
-        )
+        def arrive() -> None:
+            process.call_soon(_resolve, future, answer)
+
+        self.world.at(self.world.now + self._delay(), arrive)
 
     def _lost(self, process: Process, probability: float) -> bool:
         return process.name in self.cut_off or self.chance.random() < probability

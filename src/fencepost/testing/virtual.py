@@ -28,11 +28,11 @@ from fencepost.testing.world import EPOCH, Process, World
 T = TypeVar("T")
 
 # Nothing fails here, so heartbeats can be rare; a virtual year would otherwise have three million of them.
-PATIENT = {
-    "heartbeat": timedelta(hours=4),
-    "leader_ttl": timedelta(hours=12),
-    "run_ttl": timedelta(hours=12),
-    "horizon": timedelta(hours=24),
+PATIENT: dict[str, Any] = {
+    "heartbeat": timedelta(hours=1),
+    "leader_ttl": timedelta(hours=3),
+    "run_ttl": timedelta(hours=3),
+    "horizon": timedelta(hours=6),
 }
 
 
@@ -94,7 +94,11 @@ class VirtualTime:
         self.scheduler.settings = replace(settings, **PATIENT)
         try:
             self.replica = self.scheduler.replica_on(
-                self.store, WorldClock(self.world), InlineHost(), Identity("virtual", "virtual", 0), inline=True
+                self.store,
+                WorldClock(self.world),
+                InlineHost(),
+                Identity("virtual", "virtual", 0),
+                inline=True,
             )
         finally:
             self.scheduler.settings = settings
