@@ -15,19 +15,18 @@ from typing import Any, TypeVar
 
 from fencepost.clock import Clock, SystemClock
 from fencepost.control import ControlThread
+from fencepost.declare import declared_job
 from fencepost.errors import AnotherRunIsActive, ConfigurationError, StoreUnavailable, UsageError
 from fencepost.events import OTHER_EVENTS, RUN_EVENTS, Event, Events, log_event
 from fencepost.execute import Host
 from fencepost.handle import Handle, SyncScheduler
 from fencepost.host import ThreadedHost
-from fencepost.model import FireRecord, Job, JobRecord, Json, Overlap, checked_id, manual_key
+from fencepost.model import FireRecord, Job, JobRecord, Json, checked_id, manual_key
 from fencepost.replica import Identity, Replica
-from fencepost.retry import Retry
-from fencepost.settings import Settings, did_you_mean, duration, redacted
+from fencepost.settings import Settings, did_you_mean, redacted
 from fencepost.store.base import ChangeJob, FireQuery, NewFire, PutJob, Store
 from fencepost.store.urls import store_from_url
 from fencepost.tasks import Registry, Task
-from fencepost.triggers import Trigger
 
 log = logging.getLogger("fencepost")
 
@@ -76,7 +75,7 @@ class Scheduler:
 
         def declare(function: F) -> F:
             task = self._registry.add(Task.of(function, id))
-            self._declare(self._job(task, task.name, _trigger(trigger), policies))
+            self._declare(self._job(task, task.name, trigger, policies))
             return function
 
         return declare
@@ -86,7 +85,7 @@ class Scheduler:
         if function is None:
             return lambda decorated: self.task(decorated, id=id)
         task = self._registry.add(Task.of(function, id))
-        self._declare(self._job(task, task.name, None, {}, partial=True))
+        self._declare(Job(task.name, task.name, execute_on=self.settings.execute_on))
         return function
 
     def on(self, *kinds: str) -> Callable[[F], F]:
@@ -244,7 +243,7 @@ class Scheduler:
         task = self._registry.find(what) if callable(what) else self._registry.get(what)
         if task is None:
             raise UsageError(f"{what!r} is not a task of this scheduler; decorate it with @scheduler.task")
-        job = self._job(task, checked_id(id, "job id"), _trigger(trigger), policies)
+        job = self._job(task, checked_id(id, "job id"), trigger, policies)
         store = await self._ready_store()
         [put] = await store.put_jobs([PutJob(job, self.settings.revision, replace=replace)])
         if put.refused:
@@ -371,6 +370,9 @@ class Scheduler:
         if replica is not None and self._control is not None:
             self._control.loop.call_soon_threadsafe(replica.declare, [job])
 
+    def _job(self, task: Task, id: str, trigger: Any, policies: Mapping[str, Any]) -> Job:
+        return declared_job(task, id, trigger, {"execute_on": self.settings.execute_on, **policies})
+
     def _id_of(self, what: Callable[..., Any] | str) -> str:
         if isinstance(what, str):
             return checked_id(what, "job id")
@@ -378,58 +380,6 @@ class Scheduler:
         if task is None:
             raise UsageError(f"{what!r} is not a job of this scheduler; decorate it, or give the job's id")
         return task.name
-
-    def _job(
-        self,
-        task: Task,
-        id: str,
-        trigger: Trigger | None,
-        policies: Mapping[str, Any],
-        partial: bool = False,
-    ) -> Job:
-        for name in policies:
-            if name not in _POLICIES:
-                raise ConfigurationError(f"job {id}: there is no {name!r}{did_you_mean(name, _POLICIES)}")
-        values = {name: read(policies[name]) for name, read in _POLICIES.items() if name in policies}
-        values.setdefault("execute_on", self.settings.execute_on)
-        if not partial:
-            values["args"] = task.check(values.get("args") or {}, f"job {id}")
-        return Job(id=id, target=task.name, trigger=trigger, **values)
-
-
-def _retry(value: Any) -> Retry | None:
-    if value is None or isinstance(value, Retry):
-        return value
-    raise ConfigurationError(f"retry={value!r}: pass Retry(attempts=…, first=…, cap=…)")
-
-
-def _as_is(value: Any) -> Any:
-    return value
-
-
-_POLICIES: dict[str, Callable[[Any], Any]] = {
-    "args": _as_is,
-    "overlap": Overlap.parse,
-    "misfire": _as_is,
-    "misfire_after": duration,
-    "retry": _retry,
-    "timeout": lambda value: None if value is None else duration(value),
-    "after_crash": _as_is,
-    "crash_attempts": _as_is,
-    "execute_on": _as_is,
-}
-
-
-def _trigger(given: Any) -> Trigger:
-    if isinstance(given, Trigger):
-        return given
-    if type(given).__module__.startswith("apscheduler."):
-        from fencepost.apscheduler_triggers import from_apscheduler
-
-        return from_apscheduler(given)
-    raise ConfigurationError(
-        f"{given!r} is not a trigger; use every(minutes=5), cron('30 2 * * *', tz='Europe/Zurich') or at(…)"
-    )
 
 
 def _key(fire: FireRecord | None) -> str:

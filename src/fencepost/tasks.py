@@ -57,7 +57,7 @@ class Task:
             takes_any,
         )
 
-    def check(self, args: Mapping[str, Json], what: str) -> dict[str, Json]:
+    def check(self, args: Any, what: str) -> dict[str, Json]:
         """`args` if they are JSON and fit the function; a clear error otherwise."""
         if not isinstance(args, Mapping) or not all(isinstance(name, str) for name in args):
             raise ConfigurationError(

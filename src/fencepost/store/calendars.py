@@ -1,0 +1,229 @@
+"""Definitions and calendars: what is declared, who knows its task, and which fires it has planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from fencepost.clock import Moment
+from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Reason, Segment, State, fire_key
+from fencepost.store.base import ChangeJob, DueJobs, JobPut, Plan, PutJob
+from fencepost.store.decide import Closing
+from fencepost.store.rows import Rows
+from fencepost.store.rules import ORPHANED_AFTER, definition_outcome
+
+MAX_PAUSES_KEPT = 100
+
+
+class Calendars(Rows):
+    # --- who knows which task -----------------------------------------------------------------------
+
+    def _adopt(self, at: Moment, targets: Iterable[str]) -> None:
+        """Somebody knows these tasks (again). A long absence is kept as a gap in their jobs' calendars."""
+        for target in targets:
+            since = self._unknown_since.pop(target, None)
+            if since is not None and at.wall - since >= ORPHANED_AFTER:
+                gap = Gap(since, at.wall)
+                self._unknown[target] = (*self._unknown.get(target, ()), gap)[-MAX_PAUSES_KEPT:]
+                for record in self.jobs_.values():
+                    if record.job.target == target:
+                        self._reschedule(at, record)
+
+    def _notice_unknown_targets(self, at: Moment) -> None:
+        known = {target for replica in self.replicas.values() for target in replica.targets}
+        for target, _ in list(self._looks):
+            if target in known:
+                self._unknown_since.pop(target, None)
+            else:
+                self._unknown_since.setdefault(target, at.wall)
+
+            if self.orphaned(at, target):
+                self._close_orphans(at, target)
+
+    def _close_orphans(self, at: Moment, target: str) -> None:
+        for kind in ("any", "leader"):
+            agenda = self._looks.get((target, kind))
+            for _, job_id in agenda.due(at.wall, 1000) if agenda else ():
+                record = self.jobs_[job_id]
+                for fire in self._view(at, record).due:
+                    record = self._close(at, record, Closing(fire, State.MISSED, Reason.UNKNOWN_TASK))
+                self._keep(at, record)
+
+    def orphaned(self, at: Moment, target: str) -> bool:
+        since = self._unknown_since.get(target)
+        return since is not None and at.wall - since >= ORPHANED_AFTER
+
+    # --- jobs ---------------------------------------------------------------------------------------
+
+    def put_jobs(self, at: Moment, jobs: Sequence[PutJob]) -> tuple[JobPut, ...]:
+        return tuple(self._put_job(at, put) for put in jobs)
+
+    def _put_job(self, at: Moment, put: PutJob) -> JobPut:
+        job, existing = put.job, self.jobs_.get(put.job.id)
+        live = [replica for replica in self.replicas if not self._overdue(at, replica)]
+        outcome = definition_outcome(existing, put, live)
+        if outcome in ("exists", "older revision", "flip back"):
+            return JobPut(job.id, outcome)
+        if existing is None:
+            existing = JobRecord(job, job.fingerprint, at.wall, at.wall)
+            self.events[job.id] = []
+        earlier = existing.earlier
+        if outcome == "changed":
+            earlier = (*(old for old in earlier if old != existing.fingerprint), existing.fingerprint)[-10:]
+        declared = () if outcome == "changed" else existing.declared_by
+        record = replace(
+            existing,
+            job=job,
+            fingerprint=job.fingerprint,
+            revision=existing.revision if put.revision is None else put.revision,
+            declared_by=tuple(dict.fromkeys(each for each in (*declared, put.by) if each in live)),
+            earlier=earlier,
+        )
+        if outcome != "unchanged":
+            record = replace(record, changed_at=at.wall)
+            if outcome == "created" or existing.removed_at or job.trigger != existing.job.trigger:
+                record = self._start_calendar(at, record)
+        if existing.job.target != job.target or existing.job.execute_on != job.execute_on:
+            self._looks_of(existing).set(job.id, None)
+        self._keep(at, record)
+        self.hinted = self.hinted or outcome != "unchanged"
+        return JobPut(job.id, outcome)
+
+    def _start_calendar(self, at: Moment, record: JobRecord) -> JobRecord:
+        """A new trigger. Planned rows that are not due were a cache of the old one: withdraw them. Rows that
+        are due are facts and stay, and so does what the old calendar still owes before this moment: it is
+        planned to its end first. The new one starts after the last fire decided, so that a moment on which
+        both calendars agree is one fire, also where the store's clock has stepped back."""
+        self._withdraw(at, record)
+        since = max(at.wall, record.decided_through or at.wall)
+        version = record.version + 1
+        segments = self._ended(record.segments, at.wall)
+        trigger = record.job.trigger.resolved(at.wall) if record.job.trigger else None
+        if trigger is not None:
+            segments = (*segments, Segment(version, trigger, cursor=since, next_at=since))
+        self._note(
+            JobEvent(record.id, at.wall, "defined", version, since, trigger.to_json() if trigger else None)
+        )
+        return replace(record, version=version, segments=segments, removed_at=None)
+
+    def _withdraw(self, at: Moment, record: JobRecord) -> None:
+        for fire in list(self._open.get(record.id, {}).values()):
+            if fire.scheduled and fire.due_at > at.wall:
+                self._forget(fire)
+
+    def _ended(self, segments: tuple[Segment, ...], until: datetime) -> tuple[Segment, ...]:
+        """The calendars as they stand when their job changes: open only as far as they are behind."""
+        ended = []
+        for segment in segments:
+            end = min(until, segment.until or until)
+            if segment.next_at is not None and segment.next_at <= end and segment.cursor < end:
+                ended.append(replace(segment, until=end))
+        return tuple(ended)
+
+    def change_job(self, at: Moment, change: ChangeJob) -> JobRecord | None:
+        record = self.jobs_.get(change.job_id)
+        if record is None or record.removed_at:
+            return None
+        steps = {"pause": self._pause, "resume": self._resume, "remove": self._remove}
+        record = steps[change.kind](at, record, change)
+        self._keep(at, record)
+        self.hinted = True
+        return record
+
+    def _pause(self, at: Moment, record: JobRecord, change: ChangeJob) -> JobRecord:
+        record = self._resume(at, record, change)
+        gap = Gap(at.wall, change.until, change.note, change.by)
+        self._note(
+            JobEvent(
+                record.id,
+                at.wall,
+                "paused",
+                record.version,
+                at.wall,
+                until=change.until,
+                note=change.note,
+                by=change.by,
+            )
+        )
+        return replace(record, pauses=(*record.pauses, gap)[-MAX_PAUSES_KEPT:])
+
+    def _resume(self, at: Moment, record: JobRecord, change: ChangeJob) -> JobRecord:
+        if not record.paused_at(at.wall):
+            return record
+        pauses = tuple(replace(gap, until=at.wall) if gap.covers(at.wall) else gap for gap in record.pauses)
+        self._note(JobEvent(record.id, at.wall, "resumed", record.version, at.wall, by=change.by))
+        return replace(record, pauses=pauses)
+
+    def _remove(self, at: Moment, record: JobRecord, change: ChangeJob) -> JobRecord:
+        """Running fires end as they end; everything else of the job is closed. The row stays as a tombstone:
+        its token and high-water mark must outlive it."""
+        for fire in list(self._active.get(record.id, {}).values()):
+            if fire.state is State.WAITING:
+                self._finish(at, fire, State.CANCELLED, Reason.REMOVED)
+        self._withdraw(at, record)
+        for fire in list(self._open.get(record.id, {}).values()):
+            record = self._close(at, record, Closing(fire, State.CANCELLED, Reason.REMOVED))
+        self._note(JobEvent(record.id, at.wall, "removed", record.version, at.wall, by=change.by))
+        return replace(
+            record,
+            removed_at=at.wall,
+            changed_at=at.wall,
+            declared_by=(),
+            segments=self._ended(record.segments, at.wall),
+        )
+
+    def jobs(self, at: Moment, ids: Sequence[str] | None = None) -> tuple[JobRecord, ...]:
+        wanted = self.jobs_.values() if ids is None else [self.jobs_[id] for id in ids if id in self.jobs_]
+        return tuple(record for record in wanted if not record.removed_at)
+
+    def history(self, at: Moment, job_id: str) -> tuple[JobEvent, ...]:
+        return tuple(self.events.get(job_id, ()))
+
+    def _note(self, event: JobEvent) -> None:
+        self.events[event.job_id].append(event)
+
+    # --- planning -----------------------------------------------------------------------------------
+
+    def due_jobs(self, at: Moment, horizon: float, limit: int) -> DueJobs:
+        until = at.wall + timedelta(seconds=horizon)
+        found = []
+        for _, job_id in self._plans.due(until, limit):
+            record = self.jobs_[job_id]
+            if not self.orphaned(at, record.job.target) or record.removed_at:
+                found.append(record)
+        targets = {record.job.target for record in found}
+        gaps = {target: self._unknown[target] for target in sorted(targets) if target in self._unknown}
+        return DueJobs(at.wall, tuple(found), self._plans.soonest(), gaps)
+
+    def plan_fires(self, at: Moment, plans: Sequence[Plan]) -> tuple[bool, ...]:
+        before = min((s for s in (agenda.soonest() for agenda in self._looks.values()) if s), default=None)
+        planned = tuple(self._plan(at, plan) for plan in plans)
+        first = min((row.first for plan in plans for row in plan.rows), default=None)
+        if first is not None and (before is None or first < before):
+            self.hinted = True
+        return planned
+
+    def _plan(self, at: Moment, plan: Plan) -> bool:
+        record = self.jobs_.get(plan.job_id)
+        head = record.segments[0] if record and record.segments else None
+        if record is None or head is None:
+            return False
+        if (head.version, head.cursor, head.until) != (plan.version, plan.cursor, plan.until):
+            return False
+        cursor = head.cursor
+        for row in plan.rows:
+            assert row.first > cursor, "a calendar is strictly increasing"
+            cursor = row.last
+            if record.decided_through and row.first <= record.decided_through:
+                continue
+            key = fire_key(record.id, row.first)
+            last = row.last if row.count > 1 else None
+            fire = self._put(FireRecord(key, record.id, row.first, count=row.count, last_due_at=last))
+            if record.removed_at:
+                record = self._close(at, record, Closing(fire, State.CANCELLED, Reason.REMOVED))
+        moved = replace(head, cursor=cursor, next_at=plan.next_at)
+        done = plan.next_at is None or (head.until is not None and plan.next_at > head.until)
+        segments = record.segments[1:] if done else (moved, *record.segments[1:])
+        self._keep(at, replace(record, segments=segments))
+        return True
