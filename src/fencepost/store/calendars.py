@@ -10,49 +10,47 @@ from fencepost.clock import Moment
 from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Reason, Segment, State, fire_key
 from fencepost.store.base import ChangeJob, DueJobs, JobPut, Plan, PutJob
 from fencepost.store.decide import Closing
-from fencepost.store.rows import Rows
+from fencepost.store.ledger import Ledger
+from fencepost.store.rows import TargetRecord
 from fencepost.store.rules import ORPHANED_AFTER, definition_outcome
 
-MAX_PAUSES_KEPT = 100
+MAX_GAPS_KEPT = 100
 
 
-class Calendars(Rows):
-    # --- who knows which task -----------------------------------------------------------------------
+class Calendars(Ledger):
+    # --- who knows which task -------------------------------------------------------------------------
 
-    def _adopt(self, at: Moment, targets: Iterable[str]) -> None:
+    def _adopt(self, at: Moment, names: Iterable[str]) -> None:
         """Somebody knows these tasks (again). A long absence is kept as a gap in their jobs' calendars."""
-        for target in targets:
-            since = self._unknown_since.pop(target, None)
-            if since is not None and at.wall - since >= ORPHANED_AFTER:
-                gap = Gap(since, at.wall)
-                self._unknown[target] = (*self._unknown.get(target, ()), gap)[-MAX_PAUSES_KEPT:]
-                for record in self.jobs_.values():
-                    if record.job.target == target:
-                        self._reschedule(at, record)
+        for name in names:
+            target = self.target(name)
+            if target.unknown_since is None:
+                continue
+            gaps = target.gaps
+            if target.orphaned:
+                gaps = (*gaps, Gap(target.unknown_since, at.wall))[-MAX_GAPS_KEPT:]
+            self.put_target(TargetRecord(name, gaps=gaps))
+            if target.orphaned:
+                for record in list(self.every_job(name)):
+                    self._keep(at, record)
 
     def _notice_unknown_targets(self, at: Moment) -> None:
-        known = {target for replica in self.replicas.values() for target in replica.targets}
-        for target, _ in list(self._looks):
-            if target in known:
-                self._unknown_since.pop(target, None)
-            else:
-                self._unknown_since.setdefault(target, at.wall)
+        known = {name for replica in self.every_replica() for name in replica.targets}
+        for target in self.every_target():
+            if target.name in known:
+                self._adopt(at, [target.name])
+            elif target.unknown_since is None:
+                self.put_target(replace(target, unknown_since=at.wall))
+            elif not target.orphaned and at.wall - target.unknown_since >= ORPHANED_AFTER:
+                self._orphan(at, replace(target, orphaned=True))
 
-            if self.orphaned(at, target):
-                self._close_orphans(at, target)
-
-    def _close_orphans(self, at: Moment, target: str) -> None:
-        for kind in ("any", "leader"):
-            agenda = self._looks.get((target, kind))
-            for _, job_id in agenda.due(at.wall, 1000) if agenda else ():
-                record = self.jobs_[job_id]
-                for fire in self._view(at, record).due:
-                    record = self._close(at, record, Closing(fire, State.MISSED, Reason.UNKNOWN_TASK))
-                self._keep(at, record)
-
-    def orphaned(self, at: Moment, target: str) -> bool:
-        since = self._unknown_since.get(target)
-        return since is not None and at.wall - since >= ORPHANED_AFTER
+    def _orphan(self, at: Moment, target: TargetRecord) -> None:
+        """Nobody has known this task for long: its jobs are kept and shown, but not planned any more."""
+        self.put_target(target)
+        for record in list(self.every_job(target.name)):
+            for fire in self._view(at, record).due:
+                record = self._close(at, record, Closing(fire, State.MISSED, Reason.UNKNOWN_TASK))
+            self._keep(at, record)
 
     # --- jobs ---------------------------------------------------------------------------------------
 
@@ -60,14 +58,13 @@ class Calendars(Rows):
         return tuple(self._put_job(at, put) for put in jobs)
 
     def _put_job(self, at: Moment, put: PutJob) -> JobPut:
-        job, existing = put.job, self.jobs_.get(put.job.id)
-        live = [replica for replica in self.replicas if not self._overdue(at, replica)]
+        job, existing = put.job, self.job(put.job.id)
+        live = [replica.id for replica in self.every_replica() if replica.expires > at.steady]
         outcome = definition_outcome(existing, put, live)
         if outcome in ("exists", "older revision", "flip back"):
             return JobPut(job.id, outcome)
         if existing is None:
             existing = JobRecord(job, job.fingerprint, at.wall, at.wall)
-            self.events[job.id] = []
         earlier = existing.earlier
         if outcome == "changed":
             earlier = (*(old for old in earlier if old != existing.fingerprint), existing.fingerprint)[-10:]
@@ -84,8 +81,6 @@ class Calendars(Rows):
             record = replace(record, changed_at=at.wall)
             if outcome == "created" or existing.removed_at or job.trigger != existing.job.trigger:
                 record = self._start_calendar(at, record)
-        if existing.job.target != job.target or existing.job.execute_on != job.execute_on:
-            self._looks_of(existing).set(job.id, None)
         self._keep(at, record)
         self.hinted = self.hinted or outcome != "unchanged"
         return JobPut(job.id, outcome)
@@ -102,15 +97,15 @@ class Calendars(Rows):
         trigger = record.job.trigger.resolved(at.wall) if record.job.trigger else None
         if trigger is not None:
             segments = (*segments, Segment(version, trigger, cursor=since, next_at=since))
-        self._note(
+        self.note(
             JobEvent(record.id, at.wall, "defined", version, since, trigger.to_json() if trigger else None)
         )
         return replace(record, version=version, segments=segments, removed_at=None)
 
     def _withdraw(self, at: Moment, record: JobRecord) -> None:
-        for fire in list(self._open.get(record.id, {}).values()):
+        for fire in self.open_fires(record.id):
             if fire.scheduled and fire.due_at > at.wall:
-                self._forget(fire)
+                self.drop_fire(fire)
 
     def _ended(self, segments: tuple[Segment, ...], until: datetime) -> tuple[Segment, ...]:
         """The calendars as they stand when their job changes: open only as far as they are behind."""
@@ -122,7 +117,7 @@ class Calendars(Rows):
         return tuple(ended)
 
     def change_job(self, at: Moment, change: ChangeJob) -> JobRecord | None:
-        record = self.jobs_.get(change.job_id)
+        record = self.job(change.job_id)
         if record is None or record.removed_at:
             return None
         steps = {"pause": self._pause, "resume": self._resume, "remove": self._remove}
@@ -134,37 +129,27 @@ class Calendars(Rows):
     def _pause(self, at: Moment, record: JobRecord, change: ChangeJob) -> JobRecord:
         record = self._resume(at, record, change)
         gap = Gap(at.wall, change.until, change.note, change.by)
-        self._note(
-            JobEvent(
-                record.id,
-                at.wall,
-                "paused",
-                record.version,
-                at.wall,
-                until=change.until,
-                note=change.note,
-                by=change.by,
-            )
-        )
-        return replace(record, pauses=(*record.pauses, gap)[-MAX_PAUSES_KEPT:])
+        event = JobEvent(record.id, at.wall, "paused", record.version, at.wall)
+        self.note(replace(event, until=change.until, note=change.note, by=change.by))
+        return replace(record, pauses=(*record.pauses, gap)[-MAX_GAPS_KEPT:])
 
     def _resume(self, at: Moment, record: JobRecord, change: ChangeJob) -> JobRecord:
         if not record.paused_at(at.wall):
             return record
         pauses = tuple(replace(gap, until=at.wall) if gap.covers(at.wall) else gap for gap in record.pauses)
-        self._note(JobEvent(record.id, at.wall, "resumed", record.version, at.wall, by=change.by))
+        self.note(JobEvent(record.id, at.wall, "resumed", record.version, at.wall, by=change.by))
         return replace(record, pauses=pauses)
 
     def _remove(self, at: Moment, record: JobRecord, change: ChangeJob) -> JobRecord:
         """Running fires end as they end; everything else of the job is closed. The row stays as a tombstone:
         its token and high-water mark must outlive it."""
-        for fire in list(self._active.get(record.id, {}).values()):
+        for fire in self.active_fires(record.id):
             if fire.state is State.WAITING:
                 self._finish(at, fire, State.CANCELLED, Reason.REMOVED)
         self._withdraw(at, record)
-        for fire in list(self._open.get(record.id, {}).values()):
+        for fire in self.open_fires(record.id):
             record = self._close(at, record, Closing(fire, State.CANCELLED, Reason.REMOVED))
-        self._note(JobEvent(record.id, at.wall, "removed", record.version, at.wall, by=change.by))
+        self.note(JobEvent(record.id, at.wall, "removed", record.version, at.wall, by=change.by))
         return replace(
             record,
             removed_at=at.wall,
@@ -174,30 +159,22 @@ class Calendars(Rows):
         )
 
     def jobs(self, at: Moment, ids: Sequence[str] | None = None) -> tuple[JobRecord, ...]:
-        wanted = self.jobs_.values() if ids is None else [self.jobs_[id] for id in ids if id in self.jobs_]
-        return tuple(record for record in wanted if not record.removed_at)
+        found = self.every_job() if ids is None else (self.job(id) for id in ids)
+        return tuple(record for record in found if record is not None and not record.removed_at)
 
     def history(self, at: Moment, job_id: str) -> tuple[JobEvent, ...]:
-        return tuple(self.events.get(job_id, ()))
-
-    def _note(self, event: JobEvent) -> None:
-        self.events[event.job_id].append(event)
+        return tuple(self.events_of(job_id))
 
     # --- planning -----------------------------------------------------------------------------------
 
     def due_jobs(self, at: Moment, horizon: float, limit: int) -> DueJobs:
         until = at.wall + timedelta(seconds=horizon)
-        found = []
-        for _, job_id in self._plans.due(until, limit):
-            record = self.jobs_[job_id]
-            if not self.orphaned(at, record.job.target) or record.removed_at:
-                found.append(record)
-        targets = {record.job.target for record in found}
-        gaps = {target: self._unknown[target] for target in sorted(targets) if target in self._unknown}
-        return DueJobs(at.wall, tuple(found), self._plans.soonest(), gaps)
+        found = [self._job(id) for id in self.due_plans(until, limit)]
+        gaps = {record.job.target: self.target(record.job.target).gaps for record in found}
+        return DueJobs(at.wall, tuple(found), self.soonest_plan(), gaps)
 
     def plan_fires(self, at: Moment, plans: Sequence[Plan]) -> tuple[bool, ...]:
-        before = min((s for s in (agenda.soonest() for agenda in self._looks.values()) if s), default=None)
+        before = self.soonest_look(None, leads=True)
         planned = tuple(self._plan(at, plan) for plan in plans)
         first = min((row.first for plan in plans for row in plan.rows), default=None)
         if first is not None and (before is None or first < before):
@@ -205,7 +182,7 @@ class Calendars(Rows):
         return planned
 
     def _plan(self, at: Moment, plan: Plan) -> bool:
-        record = self.jobs_.get(plan.job_id)
+        record = self.job(plan.job_id)
         head = record.segments[0] if record and record.segments else None
         if record is None or head is None:
             return False
@@ -219,7 +196,8 @@ class Calendars(Rows):
                 continue
             key = fire_key(record.id, row.first)
             last = row.last if row.count > 1 else None
-            fire = self._put(FireRecord(key, record.id, row.first, count=row.count, last_due_at=last))
+            fire = FireRecord(key, record.id, row.first, count=row.count, last_due_at=last)
+            self.put_fire(fire)
             if record.removed_at:
                 record = self._close(at, record, Closing(fire, State.CANCELLED, Reason.REMOVED))
         moved = replace(head, cursor=cursor, next_at=plan.next_at)

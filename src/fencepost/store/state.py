@@ -1,294 +1,184 @@
-"""The reference model: what every store does, as plain data and deterministic steps.
+"""The reference model: the operations over plain dictionaries.
 
-One method per store operation, each taking the store's `Moment`. No I/O, no clock, no chance: the same
-operations at the same moments give the same state and the same replies. It *is* the memory store, it is what
-the simulator drives, what the file store logs and replays, and what SQL and Redis are compared with.
-
-Safety lives in the fire's row and its token; leadership only saves work.
+It *is* the memory store, it is what the simulator drives, what the file store logs and replays, and what SQL
+and Redis are compared with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from datetime import timedelta
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 
-from fencepost.clock import Moment
-from fencepost.model import FireRecord, JobRecord, Lease, Reason, ReplicaRecord, State
-from fencepost.store.base import (
-    Added,
-    Beat,
-    Campaign,
-    Claim,
-    Claimed,
-    ClaimRequest,
-    GiveBack,
-    Held,
-    NewFire,
-    Pulse,
-    Report,
-    RetryLater,
-    Roster,
-    Settle,
-    Suspect,
-    Swept,
-    Update,
-    Updated,
-)
-from fencepost.store.calendars import Calendars
-from fencepost.store.decide import Closing, decide
-from fencepost.store.rows import later
-from fencepost.store.rules import LOOK_AGAIN, MANUAL_QUEUE_LIMIT, is_dead, may_take_over
+from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord, State
+from fencepost.store.agenda import Agenda
+from fencepost.store.base import FireQuery
+from fencepost.store.operations import Operations
+from fencepost.store.rows import TargetRecord
+
+OPEN = (State.PENDING, State.QUEUED)
+ACTIVE = (State.RUNNING, State.WAITING)
 
 
-class StoreState(Calendars):
-    # --- presence and leadership ------------------------------------------------------------------
+class StoreState(Operations):
+    leader = Lease()
 
-    def heartbeat(self, at: Moment, beat: Beat) -> Pulse:
-        known = self.replicas.get(beat.replica)
-        if known is None and not beat.joining:
-            return Pulse(at.wall, False, self.leader)
-        if known is None:
-            known = ReplicaRecord(
-                id=beat.replica,
-                host=beat.host,
-                pid=beat.pid,
-                version=beat.version,
-                joined_at=at.wall,
-                ttl=beat.ttl,
-                heartbeat=beat.heartbeat,
-                expires=at.steady + beat.ttl,
-                claim_no=beat.claim_no,
-            )
-            self.replicas[beat.replica] = known
-        if beat.number > known.beat_no:
-            self._renew(at, known, beat)
-        held = tuple(
-            Held(fire.key, fire.token, fire.claim_no, fire.cancel_requested)
-            for fire in self._running_of(beat.replica)
-        )
-        return Pulse(at.wall, True, self.leader, held)
+    def __init__(self) -> None:
+        self.jobs_by_id: dict[str, JobRecord] = {}
+        self.events: dict[str, list[JobEvent]] = {}
+        self.targets: dict[str, TargetRecord] = {}
+        self.fires: dict[str, FireRecord] = {}
+        self.replicas: dict[str, ReplicaRecord] = {}
+        self._open: dict[str, dict[str, FireRecord]] = {}
+        self._active: dict[str, dict[str, FireRecord]] = {}
+        self._running: dict[str, dict[str, FireRecord]] = {}
+        """By replica."""
+        self._final: dict[str, None] = {}
+        """Keys of final fires, the last one closed or extended last."""
+        self._looks: dict[tuple[str, str], Agenda] = {}
+        """By (target, execute_on)."""
+        self._plans = Agenda()
 
-    def _renew(self, at: Moment, known: ReplicaRecord, beat: Beat) -> None:
-        targets = known.targets if beat.targets is None else tuple(sorted(set(beat.targets)))
-        self.replicas[known.id] = replace(
-            known,
-            expires=at.steady + beat.ttl,
-            ttl=beat.ttl,
-            heartbeat=beat.heartbeat,
-            renewals=known.renewals + 1,
-            beat_no=beat.number,
-            targets=targets,
-            draining=beat.draining,
-        )
-        if targets != known.targets:
-            self._adopt(at, targets)
-        if beat.draining:
-            self._resign(known.id)
-        elif beat.campaign is not None:
-            self._campaign(at, known.id, beat.heartbeat, beat.campaign)
+    # --- jobs -----------------------------------------------------------------------------------------
 
-    def _campaign(self, at: Moment, replica: str, heartbeat: float, campaign: Campaign) -> None:
-        lease = self.leader
-        if lease.holder == replica:
-            term, renewals = lease.term, lease.renewals + 1
-        elif lease.holder is None or may_take_over(at, lease, campaign.watched):
-            term, renewals = lease.term + 1, 0
-        else:
-            return
-        self.leader = Lease(replica, term, renewals, campaign.ttl, heartbeat, at.steady + campaign.ttl)
+    def job(self, id: str) -> JobRecord | None:
+        return self.jobs_by_id.get(id)
 
-    def _resign(self, replica: str) -> None:
-        if self.leader.holder == replica:
-            self.leader = replace(self.leader, holder=None)
-            self.hinted = True
+    def every_job(self, target: str | None = None) -> Iterable[JobRecord]:
+        return [r for r in self.jobs_by_id.values() if target is None or r.job.target == target]
 
-    def leave(self, at: Moment, replica: str) -> None:
-        for fire in self._running_of(replica):
-            self._wait_again(at, fire.ended(at.wall, "given back"), at.wall, settled=fire.token)
-        self._resign(replica)
-        self.replicas.pop(replica, None)
-        self._held.pop(replica, None)
+    def put_job_row(self, record: JobRecord, look_at: datetime | None, plan_at: datetime | None) -> None:
+        before = self.jobs_by_id.get(record.id)
+        if before is not None and _agenda_key(before) != _agenda_key(record):
+            self._looks[_agenda_key(before)].set(record.id, None)
+        self.jobs_by_id[record.id] = record
+        self.targets.setdefault(record.job.target, TargetRecord(record.job.target))
+        self._looks.setdefault(_agenda_key(record), Agenda()).set(record.id, look_at)
+        self._plans.set(record.id, plan_at)
 
-    def roster(self, at: Moment) -> Roster:
-        overdue = frozenset(r.id for r in self.replicas.values() if r.expires <= at.steady)
-        return Roster(at.wall, self.leader, tuple(self.replicas.values()), overdue)
+    def due_looks(self, now: datetime, targets: Sequence[str], leads: bool, limit: int) -> list[str]:
+        found = [entry for agenda in self._agendas(targets, leads) for entry in agenda.due(now, limit)]
+        return [job_id for _, job_id in sorted(found)[:limit]]
 
-    def sweep(self, at: Moment, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
-        if not self._leads(by, term):
-            return None
-        expired, settled = [], []
-        for suspect in suspects:
-            replica = self.replicas.get(suspect.replica)
-            if replica is None or not is_dead(at, replica, suspect):
-                continue
-            settled += [self._crash(at, fire) for fire in self._running_of(replica.id)]
-            del self.replicas[replica.id]
-            self._held.pop(replica.id, None)
-            expired.append(replica.id)
-        self._notice_unknown_targets(at)
-        if settled:
-            self.hinted = True
-        return Swept(self.roster(at), tuple(expired), tuple(settled))
+    def soonest_look(self, targets: Sequence[str] | None, leads: bool) -> datetime | None:
+        looks = (agenda.soonest() for agenda in self._agendas(targets, leads))
+        return min((look for look in looks if look), default=None)
 
-    def _crash(self, at: Moment, fire: FireRecord) -> FireRecord:
-        """Its replica is dead. Whether the body ran is unknowable: record it, or run it again if so asked."""
-        job = self.jobs_[fire.job_id].job
-        fire = replace(fire.ended(at.wall, "lost"), crashes=fire.crashes + 1)
-        if job.after_crash == "rerun" and fire.crashes < job.crash_attempts and not fire.cancel_requested:
-            return self._wait_again(at, fire, at.wall)
-        reason = Reason.CRASHED if job.after_crash == "rerun" else Reason.REPLICA_DIED
-        return self._finish(at, fire, State.LOST, reason)
+    def due_plans(self, until: datetime, limit: int) -> list[str]:
+        return [job_id for _, job_id in self._plans.due(until, limit)]
 
-    def _leads(self, replica: str, term: int | None) -> bool:
-        return term is not None and self.leader.holder == replica and self.leader.term == term
+    def soonest_plan(self) -> datetime | None:
+        return self._plans.soonest()
 
-    # --- fires and claims -----------------------------------------------------------------------------
+    def note(self, event: JobEvent) -> None:
+        self.events.setdefault(event.job_id, []).append(event)
 
-    def add_fire(self, at: Moment, new: NewFire) -> Added:
-        existing = self.fires.get(new.key)
-        if existing is not None:
-            return Added("exists", existing)
-        record = self.jobs_.get(new.job_id)
-        if record is None or record.removed_at:
-            return Added("no such job")
-        active = [*self._active.get(record.id, {}).values()]
-        waiting = [fire for fire in self._open.get(record.id, {}).values() if not fire.scheduled]
-        if new.if_active == "refuse" and (active or waiting):
-            return Added("active", (active or waiting)[0])
-        if len(waiting) >= MANUAL_QUEUE_LIMIT:
-            return Added("full", waiting[0])
-        fire = FireRecord(new.key, new.job_id, at.wall, scheduled=False, args=new.args, by=new.by)
-        self._put(fire)
-        self._keep(at, record)
-        self.hinted = True
-        return Added("added", fire)
+    def events_of(self, job_id: str) -> Sequence[JobEvent]:
+        return self.events.get(job_id, ())
 
-    def claim_fires(self, at: Moment, request: ClaimRequest) -> Claimed:
-        """Decide what is due for this replica and claim up to `room` of it.
+    def _agendas(self, targets: Sequence[str] | None, leads: bool) -> list[Agenda]:
+        if targets is None:
+            return list(self._looks.values())
+        kinds = ("any", "leader") if leads else ("any",)
+        keys = ((target, kind) for target in targets for kind in kinds)
+        return [self._looks[key] for key in keys if key in self._looks]
 
-        A reply can be lost after the commit. The replica then asks again under the same number and gets the
-        same claims; a lower number is a message from the past and gets nothing. Without this a lost reply
-        would leave fires claimed by a live replica that never heard of them.
-        """
-        replica = self.replicas.get(request.replica)
-        if replica is None or request.number < replica.claim_no:
-            return Claimed()
-        if request.number == replica.claim_no:
-            mine = [f for f in self._running_of(replica.id) if f.claim_no == request.number]
-            return Claimed(tuple(self._claim_of(fire) for fire in mine), wake_in=0.0)
-        # A claim is a sign of life: what it hands out is held for a whole TTL from now.
-        replica = replace(
-            replica,
-            claim_no=request.number,
-            renewals=replica.renewals + 1,
-            expires=at.steady + replica.ttl,
-        )
-        self.replicas[replica.id] = replica
-        leads = self._leads(request.replica, request.term)
-        claims: list[Claim] = []
-        closed: list[FireRecord] = []
-        for job_id in self._due_for(at, replica, leads):
-            if len(claims) >= request.room > 0:
-                break
-            self._decide_job(at, replica, self.jobs_[job_id], request.room - len(claims), claims, closed)
-        return Claimed(tuple(claims), tuple(closed), self._wake_in(at, replica, leads))
+    # --- targets --------------------------------------------------------------------------------------
 
-    def _decide_job(
-        self,
-        at: Moment,
-        replica: ReplicaRecord,
-        record: JobRecord,
-        room: int,
-        claims: list[Claim],
-        closed: list[FireRecord],
-    ) -> None:
-        decision = decide(self._view(at, record), at.wall, room)
-        rows: dict[str, None] = {}
-        for closing in decision.closings:
-            record = self._close(at, record, closing)
-            rows[record.tail or ""] = None
-        for fire in decision.queued:
-            self._put(replace(fire, state=State.QUEUED))
-        for fire in decision.claims:
-            record = self._claim(at, record, self.fires[fire.key], replica)
-            claims.append(self._claim_of(self.fires[fire.key]))
-        closed += [self.fires[key] for key in rows]
-        self._keep(at, record, LOOK_AGAIN if decision.contended else None)
+    def target(self, name: str) -> TargetRecord:
+        return self.targets.get(name) or TargetRecord(name)
 
-    def _claim(self, at: Moment, record: JobRecord, fire: FireRecord, replica: ReplicaRecord) -> JobRecord:
-        token = record.token + 1
-        self._put(
-            replace(
-                fire,
-                state=State.RUNNING,
-                token=token,
-                replica=replica.id,
-                claim_no=replica.claim_no,
-                attempt=fire.attempt + 1,
-                not_before=None,
-                started_at=at.wall,
-            )
-        )
-        self._held.setdefault(replica.id, {})[fire.key] = None
-        if not fire.scheduled:
-            return replace(record, token=token)
-        return replace(record, token=token, decided_through=later(record, fire.due_at))
+    def every_target(self) -> Sequence[TargetRecord]:
+        return list(self.targets.values())
 
-    def _claim_of(self, fire: FireRecord) -> Claim:
-        return Claim(fire, self.jobs_[fire.job_id].job)
+    def put_target(self, target: TargetRecord) -> None:
+        self.targets[target.name] = target
 
-    def update_claims(self, at: Moment, replica: str, updates: Sequence[Update]) -> Updated:
-        accepted = tuple(self._update(at, update) for update in updates)
-        presence, leads = self.replicas.get(replica), self.leader.holder == replica
-        due = presence is not None and bool(self._due_for(at, presence, leads))
-        return Updated(accepted, due)
+    # --- fires ----------------------------------------------------------------------------------------
 
-    def _update(self, at: Moment, update: Update) -> bool:
-        """Compare and set on the token: only the current one may report, settle or give back. A settle
-        repeated because its reply was lost finds its own token on the row and is answered alike."""
-        fire = self.fires.get(update.key)
-        if fire is None or fire.token != update.token:
-            return False
-        if fire.settled == update.token:
-            return not isinstance(update, Report)
-        if fire.state is not State.RUNNING:
-            return False
-        if isinstance(update, Report):
-            self._put(
-                replace(
-                    fire,
-                    progress=fire.progress if update.progress is None else update.progress,
-                    checkpoint=update.checkpoint if update.saves else fire.checkpoint,
-                )
-            )
-            return True
-        if isinstance(update, Settle):
-            ended = replace(fire.ended(at.wall, update.state, update.error), settled=update.token)
-            self._finish(at, ended, update.state, update.reason)
-        elif isinstance(update, RetryLater):
-            ended = fire.ended(at.wall, "retry", update.error)
-            self._wait_again(at, ended, at.wall + timedelta(seconds=update.delay), settled=update.token)
-        elif isinstance(update, GiveBack):
-            ended = fire.ended(at.wall, "given back")
-            if not update.started:
-                ended = replace(ended, attempt=fire.attempt - 1)
-            self._wait_again(at, ended, at.wall, settled=update.token)
-            self.hinted = True
-        return True
-
-    def cancel_fire(self, at: Moment, key: str, by: str = "") -> FireRecord | None:
-        fire = self.fires.get(key)
-        if fire is None:
-            return None
-        if fire.state is State.RUNNING:
-            self._put(replace(fire, cancel_requested=True))
-            self.hinted = True
-        elif fire.state is State.WAITING:
-            self._finish(at, fire, State.CANCELLED, Reason.REQUESTED)
-        elif not fire.state.final and (fire.due_at <= at.wall or not fire.scheduled):
-            record = self._close(
-                at, self.jobs_[fire.job_id], Closing(fire, State.CANCELLED, Reason.REQUESTED)
-            )
-            self._keep(at, record)
+    def fire(self, key: str) -> FireRecord | None:
         return self.fires.get(key)
+
+    def put_fire(self, fire: FireRecord) -> None:
+        before = self.fires.get(fire.key)
+        if before is not None:
+            self._unindex(before)
+        self.fires[fire.key] = fire
+        if fire.state in OPEN:
+            self._open.setdefault(fire.job_id, {})[fire.key] = fire
+        elif fire.state in ACTIVE:
+            self._active.setdefault(fire.job_id, {})[fire.key] = fire
+        else:
+            self._final[fire.key] = None
+        if fire.state is State.RUNNING and fire.replica:
+            self._running.setdefault(fire.replica, {})[fire.key] = fire
+
+    def drop_fire(self, fire: FireRecord) -> None:
+        self._unindex(self.fires.pop(fire.key))
+
+    def _unindex(self, fire: FireRecord) -> None:
+        self._open.get(fire.job_id, {}).pop(fire.key, None)
+        self._active.get(fire.job_id, {}).pop(fire.key, None)
+        self._running.get(fire.replica or "", {}).pop(fire.key, None)
+        self._final.pop(fire.key, None)
+
+    def open_fires(self, job_id: str) -> list[FireRecord]:
+        return sorted(self._open.get(job_id, {}).values(), key=_by_due)
+
+    def active_fires(self, job_id: str) -> list[FireRecord]:
+        return sorted(self._active.get(job_id, {}).values(), key=_by_due)
+
+    def running_of(self, replica: str) -> list[FireRecord]:
+        return sorted(self._running.get(replica, {}).values(), key=_by_due)
+
+    def select_fires(self, query: FireQuery) -> list[FireRecord]:
+        if query.key is not None:
+            found = self.fires.get(query.key)
+            return [found] if found else []
+        matching = [fire for fire in self.fires.values() if _matches(fire, query)]
+        return sorted(matching, key=_by_due, reverse=True)[: query.limit]
+
+    def prune_before(self, before: datetime) -> int:
+        old = []
+        for key in self._final:
+            finished_at = self.fires[key].finished_at
+            if finished_at is not None and finished_at >= before:
+                break
+            old.append(key)
+        for key in old:
+            self.drop_fire(self.fires[key])
+        for job_id, events in self.events.items():
+            # The definition in force at `before` is still needed to say what was due after it.
+            kept = max((n for n, e in enumerate(events) if e.kind == "defined" and e.at < before), default=0)
+            self.events[job_id] = events[kept:]
+        return len(old)
+
+    # --- replicas -------------------------------------------------------------------------------------
+
+    def replica(self, id: str) -> ReplicaRecord | None:
+        return self.replicas.get(id)
+
+    def every_replica(self) -> list[ReplicaRecord]:
+        return sorted(self.replicas.values(), key=lambda replica: replica.id)
+
+    def put_replica(self, replica: ReplicaRecord) -> None:
+        self.replicas[replica.id] = replica
+
+    def drop_replica(self, id: str) -> None:
+        self.replicas.pop(id, None)
+
+
+def _agenda_key(record: JobRecord) -> tuple[str, str]:
+    return record.job.target, record.job.execute_on
+
+
+def _by_due(fire: FireRecord) -> tuple[datetime, str]:
+    return fire.due_at, fire.key
+
+
+def _matches(fire: FireRecord, query: FireQuery) -> bool:
+    return (
+        (query.job_id is None or fire.job_id == query.job_id)
+        and (not query.states or fire.state in query.states)
+        and (query.since is None or fire.last_due >= query.since)
+        and (query.until is None or fire.due_at < query.until)
+    )

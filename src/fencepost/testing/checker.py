@@ -187,7 +187,7 @@ class Checker:
 
     def finish(self, until: datetime) -> None:
         self._finals_stand()
-        for job_id in self.state.jobs_:
+        for job_id in self.state.jobs_by_id:
             self._calendar_kept(job_id, until)
         for key, due in self.expected_on_time.items():
             started = self.first_start.get(key)

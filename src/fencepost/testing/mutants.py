@@ -17,7 +17,7 @@ from typing import Any
 from fencepost.clock import Moment
 from fencepost.model import JobRecord, Overlap, ReplicaRecord, State
 from fencepost.replica import Replica
-from fencepost.store import state as state_module
+from fencepost.store import operations as operations_module
 from fencepost.store.base import Claimed, Suspect, Update
 from fencepost.store.state import StoreState
 from fencepost.testing.sim import simulate
@@ -106,7 +106,7 @@ def expiry_by_the_store_clock_alone() -> list[Patch]:
     def is_dead(at: Moment, replica: ReplicaRecord, suspect: Suspect) -> bool:
         return replica.expires <= at.steady
 
-    return [(state_module, "is_dead", is_dead)]
+    return [(operations_module, "is_dead", is_dead)]
 
 
 @mutant
@@ -114,7 +114,7 @@ def expiry_by_observation_alone() -> list[Patch]:
     def is_dead(at: Moment, replica: ReplicaRecord, suspect: Suspect) -> bool:
         return suspect.renewals == replica.renewals and suspect.seconds >= 1.5 * replica.heartbeat
 
-    return [(state_module, "is_dead", is_dead)]
+    return [(operations_module, "is_dead", is_dead)]
 
 
 @mutant

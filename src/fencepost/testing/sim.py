@@ -147,7 +147,7 @@ class Simulation:
         chance = random.Random(f"{self.seed}:{fire.key}:{fire.token}")
         record = self.state.fires[fire.key]
         record = replace(record, token=fire.token, replica=member.process.name)
-        overlap = self.state.jobs_[fire.job_id].job.overlap
+        overlap = self.state.jobs_by_id[fire.job_id].job.overlap
         limit = overlap.limit if overlap.kind == "allow" else 1
         self.checker.started(record, member.process.name, self.world.now, limit)
         self._tell(member.process.name, "start", fire.key, fire.token)
@@ -360,14 +360,14 @@ class Simulation:
     def _expect_punctuality(self) -> None:
         """L2: note which fires of the tail have no reason to be late, at the moment they fall due."""
         start = self.network.moment().wall
-        for job_id in sorted(self.state.jobs_):
+        for job_id in sorted(self.state.jobs_by_id):
             for due in self.checker._due(job_id, start + timedelta(seconds=TAIL - 1)):
                 if due > start:
                     when = self.world.now + seconds(due - start)
                     self.world.at(when, lambda job_id=job_id, due=due: self._note_due(job_id, due))  # type: ignore[misc]
 
     def _note_due(self, job_id: str, due: datetime) -> None:
-        record = self.state.jobs_[job_id]
+        record = self.state.jobs_by_id[job_id]
         free = all(member.replica.room() > 0 for member in self._alive())
         idle = not self.state._active.get(job_id) and not any(
             fire.due_at < due for fire in self.state._open.get(job_id, {}).values()

@@ -1,0 +1,130 @@
+"""How fires end, wait and are counted, and when a job must be looked at again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from fencepost.clock import Moment
+from fencepost.model import FireRecord, JobRecord, Reason, State
+from fencepost.store.base import FireQuery
+from fencepost.store.decide import Closing, JobView
+from fencepost.store.rows import Rows
+
+
+class Ledger(Rows):
+    def find_fires(self, at: Moment, query: FireQuery) -> tuple[FireRecord, ...]:
+        return tuple(self.select_fires(query))
+
+    def prune(self, at: Moment, keep_seconds: float) -> int:
+        return self.prune_before(at.wall - timedelta(seconds=keep_seconds))
+
+    # --- how fires end --------------------------------------------------------------------------------
+
+    def _finish(self, at: Moment, fire: FireRecord, state: State, reason: str | None) -> FireRecord:
+        fire = replace(fire, state=state, reason=reason, finished_at=at.wall, not_before=None)
+        self.put_fire(fire)
+        self._keep(at, self._job(fire.job_id))
+        return fire
+
+    def _wait_again(self, at: Moment, fire: FireRecord, not_before: datetime, settled: int = 0) -> FireRecord:
+        fire = replace(fire, settled=settled)
+        if fire.cancel_requested:
+            return self._finish(at, fire, State.CANCELLED, Reason.REQUESTED)
+        if self._job(fire.job_id).removed_at:
+            return self._finish(at, fire, State.CANCELLED, Reason.REMOVED)
+        fire = replace(fire, state=State.WAITING, not_before=not_before, progress=None)
+        self.put_fire(fire)
+        self._keep(at, self._job(fire.job_id))
+        return fire
+
+    def _close(self, at: Moment, record: JobRecord, closing: Closing) -> JobRecord:
+        """End a fire that never started. Neighbours that share one fate are one row."""
+        fire, tail = closing.fire, self.fire(record.tail) if record.tail else None
+        if tail is not None and _same_fate(tail, closing) and self._adjacent(record, tail, fire):
+            self.drop_fire(fire)
+            grown = replace(tail, count=tail.count + fire.count, last_due_at=fire.last_due)
+            self.put_fire(replace(grown, refers_to=closing.refers_to, finished_at=at.wall))
+        else:
+            closed = replace(fire, state=closing.state, reason=closing.reason, refers_to=closing.refers_to)
+            self.put_fire(replace(closed, finished_at=at.wall))
+            record = replace(record, tail=fire.key if fire.scheduled else record.tail)
+        if fire.scheduled:
+            record = replace(record, decided_through=later(record, fire.last_due))
+        return record
+
+    def _adjacent(self, record: JobRecord, tail: FireRecord, fire: FireRecord) -> bool:
+        """Nothing lies between: no fire after the tail has been decided, and none before this one waits."""
+        return (
+            tail.last_due == record.decided_through
+            and tail.last_due < fire.due_at
+            and not any(
+                tail.last_due < other.due_at < fire.due_at
+                for other in self.open_fires(fire.job_id)
+                if other.scheduled
+            )
+        )
+
+    # --- when to look at a job again --------------------------------------------------------------------
+
+    def _keep(self, at: Moment, record: JobRecord, look_again: timedelta | None = None) -> None:
+        head = record.segments[0] if record.segments else None
+        orphaned = self.target(record.job.target).orphaned and not record.removed_at
+        plan_at = None if head is None or orphaned else head.next_at
+        look_at = at.wall + look_again if look_again else self._next_look(at, record)
+        self.put_job_row(record, look_at, plan_at)
+
+    def _next_look(self, at: Moment, record: JobRecord) -> datetime | None:
+        """When this job's fires next need a decision. A fire that waits for its turn, or for the planner,
+        needs none: the step that ends the wait calls this again."""
+        looks: list[datetime] = []
+        active = self.active_fires(record.id)
+        pause = record.paused_at(at.wall)
+        for fire in active:
+            if fire.state is State.WAITING and fire.not_before is not None:
+                if pause is None or not fire.scheduled:
+                    looks.append(fire.not_before)
+                elif pause.until is not None:
+                    looks.append(max(fire.not_before, pause.until))
+        full = len(active) >= record.job.overlap.at_once
+        fresh: list[datetime] = []
+        for fire in self.open_fires(record.id):
+            if fire.scheduled and fire.state is State.PENDING:
+                fresh.append(fire.due_at)
+            elif not full:
+                looks.append(fire.due_at)
+        if fresh and record.behind_at(at.wall) and at.wall - fresh[0] > record.job.misfire_after:
+            # A backlog is decided when the planner has caught up.
+            fresh = [due_at for due_at in fresh if due_at > at.wall]
+        return min([*looks, *fresh[:1]], default=None)
+
+    def _view(self, at: Moment, record: JobRecord) -> JobView:
+        due = [fire for fire in self.open_fires(record.id) if fire.due_at <= at.wall]
+        active = self.active_fires(record.id)
+        overdue = any(fire.state is State.RUNNING and self._overdue(at, fire.replica) for fire in active)
+        return JobView(record, due, active, overdue, self.target(record.job.target).gaps)
+
+    def _overdue(self, at: Moment, replica: str | None) -> bool:
+        presence = self.replica(replica) if replica else None
+        return presence is None or presence.expires <= at.steady
+
+    def _job(self, id: str) -> JobRecord:
+        record = self.job(id)
+        assert record is not None, "a fire's job is never forgotten"
+        return record
+
+
+def later(record: JobRecord, due_at: datetime) -> datetime:
+    return max(due_at, record.decided_through or due_at)
+
+
+def _same_fate(tail: FireRecord, closing: Closing) -> bool:
+    return (
+        closing.fire.scheduled
+        and tail.state is closing.state
+        and tail.reason == closing.reason
+        # A backlog that grows while nobody has room is coalesced into ever newer fires.
+        and (tail.refers_to == closing.refers_to or closing.reason is Reason.COALESCED)
+        # What somebody cancelled by its key must stay to be found by its key.
+        and closing.reason is not Reason.REQUESTED
+    )
