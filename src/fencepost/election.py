@@ -12,7 +12,7 @@ request was *sent*: the store may have granted it at any time after that, so the
 from __future__ import annotations
 
 from fencepost.model import Lease
-from fencepost.store.base import Campaign, Watched
+from fencepost.store.base import Campaign, Evidence, Watched
 
 TRUSTED = 0.7
 """The share of a TTL, counted from sending, during which its holder acts on it."""
@@ -54,10 +54,10 @@ class Leadership:
         self._trusted_until = float("-inf")
         self._watched: Watched | None = None
 
-    def campaign(self, gone: str | None = None) -> Campaign:
-        """What to ask with the next beat. `gone`: a replica whose session has evidently ended."""
+    def campaign(self, evidence: Evidence) -> Campaign:
+        """What to ask with the next beat."""
         watched = self._watched
-        if gone is not None and gone == self.lease.holder:
+        if self.lease.holder in evidence.gone | evidence.dead:
             watched = Watched(self.lease.term, self.lease.renewals, 0.0, gone=True)
         return Campaign(self._ttl, watched)
 

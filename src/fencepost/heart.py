@@ -31,7 +31,7 @@ class Heart(Service):
             joining=self._joining,
             targets=replica.registry.names if self._joining or replica.targets_changed else None,
             draining=replica.draining,
-            campaign=None if replica.draining else replica.leadership.campaign(),
+            campaign=None if replica.draining else replica.leadership.campaign(replica.evidence),
         )
         replica.targets_changed = False
         try:

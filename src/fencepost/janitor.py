@@ -15,6 +15,8 @@ class Janitor(Service):
 
     _observation: Observation | None = None
     _suspects: tuple[Suspect, ...] = ()
+    others: list[str] = []  # noqa: RUF012 (replaced, never changed)
+    """The other replicas, as of the last sweep."""
     _pruned_at: float | None = None
 
     async def step(self) -> float | None:
@@ -27,7 +29,7 @@ class Janitor(Service):
         if self._observation is None:
             self._observation = Observation(heartbeat)
         try:
-            swept = await replica.store.sweep(replica.id, term, self._suspects)
+            swept = await replica.store.sweep(replica.id, term, self._suspected())
         except Exception:
             # While the store did not answer nobody could renew: silence proves nothing.
             self._start_over()
@@ -45,10 +47,16 @@ class Janitor(Service):
         await self._prune()
         return heartbeat / 2
 
+    def _suspected(self) -> list[Suspect]:
+        proven = self.replica.evidence.dead
+        watched = [suspect for suspect in self._suspects if suspect.replica not in proven]
+        return [*watched, *(Suspect(dead, 0, 0.0, dead=True) for dead in sorted(proven))]
+
     def _watch(self, swept: Swept, observation: Observation) -> None:
         now = self.replica.clock.steady()
         others = [other for other in swept.roster.replicas if other.id != self.replica.id]
         observation.forget_others({other.id for other in others})
+        self.others = [other.id for other in others]
         self._suspects = tuple(
             Suspect(other.id, other.renewals, observation.look(other.id, other.renewals, now))
             for other in others

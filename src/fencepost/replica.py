@@ -29,8 +29,9 @@ from fencepost.planner import Planner
 from fencepost.service import Service
 from fencepost.settings import Settings
 from fencepost.settler import Settler
-from fencepost.store.base import Claim, GiveBack, PutJob, RetryLater, Settle, Store, Update
+from fencepost.store.base import Claim, Evidence, GiveBack, PutJob, RetryLater, Settle, Store, Update
 from fencepost.tasks import Registry
+from fencepost.watcher import Watcher
 from fencepost.worker import Worker
 
 log = logging.getLogger("fencepost")
@@ -95,8 +96,17 @@ class Replica:
         self.worker = Worker(self)
         self.settler = Settler(self)
         self.janitor = Janitor(self)
+        self.watcher = Watcher(self)
         self.listener = Listener(self)
-        self._claimers: list[Service] = [self.declarer, self.planner, self.worker, self.janitor]
+        self.evidence = Evidence()
+        """What the watcher last saw."""
+        self._claimers: list[Service] = [
+            self.declarer,
+            self.planner,
+            self.worker,
+            self.janitor,
+            self.watcher,
+        ]
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- life ---------------------------------------------------------------------------------------

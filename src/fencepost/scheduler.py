@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
 import secrets
 import signal
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -63,6 +65,7 @@ class Scheduler:
         self._host: ThreadedHost | None = None
         self._host_loop: asyncio.AbstractEventLoop | None = None
         self._inline = False
+        _all_schedulers.add(self)
 
     # --- declaring ------------------------------------------------------------------------------------
 
@@ -310,6 +313,12 @@ class Scheduler:
     def ask_blocking(self, work: Coroutine[Any, Any, T]) -> T:
         return self._control_thread().submit(work).result()
 
+    def forget_parent(self) -> None:
+        """In a forked child: no thread came along, and the parent's replica is not ours. It can be started."""
+        self._lock = threading.Lock()
+        self._control = self._host = self._host_loop = None
+        self.forget_replica()
+
     def _control_thread(self) -> ControlThread:
         with self._lock:
             if self._control is None:
@@ -319,7 +328,9 @@ class Scheduler:
     def _open_store(self) -> Store:
         with self._lock:
             if self._store is None:
-                self._store = self._given_store or store_from_url(self.settings.store_url())
+                self._store = self._given_store or store_from_url(
+                    self.settings.store_url(), self.settings.namespace
+                )
             return self._store
 
     async def _bring_up(self, store: Store, host: Host) -> None:
@@ -380,6 +391,17 @@ class Scheduler:
         if task is None:
             raise UsageError(f"{what!r} is not a job of this scheduler; decorate it, or give the job's id")
         return task.name
+
+
+_all_schedulers: weakref.WeakSet[Scheduler] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for scheduler in list(_all_schedulers):
+        scheduler.forget_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _key(fire: FireRecord | None) -> str:

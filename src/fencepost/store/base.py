@@ -87,6 +87,15 @@ class Pulse:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """`gone`: its session has ended, so leadership may be taken, but the process may live. `dead`: its death
+    is proven, so its runs may be settled as well."""
+
+    gone: frozenset[str] = frozenset()
+    dead: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Roster:
     """Who takes part, as of `now`."""
 
@@ -294,6 +303,9 @@ class Store(ABC):
     shared: bool = True
     """Whether replicas in other processes see it."""
 
+    evidence_every: float | None = None
+    """Seconds between two looks for evidence; None: there is never any."""
+
     @abstractmethod
     async def open(self) -> None: ...
 
@@ -360,6 +372,10 @@ class Store(ABC):
     @abstractmethod
     async def prune(self, keep_seconds: float) -> int:
         """Forget final fires older than that. Tokens and high-water marks stay."""
+
+    async def evidence(self, replicas: Sequence[str]) -> Evidence:
+        """What can be known of these replicas faster than by waiting for their TTL."""
+        return Evidence()
 
     @abstractmethod
     async def wait(self, seconds: float) -> bool:

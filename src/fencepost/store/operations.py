@@ -146,6 +146,15 @@ class Operations(Calendars):
     def _leads(self, replica: str, term: int | None) -> bool:
         return term is not None and self.leader.holder == replica and self.leader.term == term
 
+    def reboot(self, at: Moment) -> tuple[FireRecord, ...]:
+        """The machine all replicas ran on has started anew: that every one of them is dead is proven."""
+        settled: list[FireRecord] = []
+        for replica in self.every_replica():
+            settled += [self._crash(at, fire) for fire in self.running_of(replica.id)]
+            self.drop_replica(replica.id)
+        self.leader = replace(self.leader, holder=None)
+        return tuple(settled)
+
     # --- fires and claims -----------------------------------------------------------------------------
 
     def add_fire(self, at: Moment, new: NewFire) -> Added:
@@ -291,8 +300,8 @@ class Operations(Calendars):
         return self.fire(key)
 
     def _due_for(self, at: Moment, replica: ReplicaRecord, leads: bool) -> list[str]:
-        return [] if replica.draining else self.due_looks(at.wall, replica.targets, leads, MOST_JOBS)
+        return [] if replica.draining else self.due_looks(at.wall, replica, leads, MOST_JOBS)
 
     def _wake_in(self, at: Moment, replica: ReplicaRecord, leads: bool) -> float | None:
-        soonest = self.soonest_look(replica.targets, leads)
+        soonest = self.soonest_look(replica, leads)
         return None if soonest is None else max(0.0, (soonest - at.wall).total_seconds())

@@ -44,12 +44,13 @@ class Rows(ABC):
     def put_job_row(self, record: JobRecord, look_at: datetime | None, plan_at: datetime | None) -> None: ...
 
     @abstractmethod
-    def due_looks(self, now: datetime, targets: Sequence[str], leads: bool, limit: int) -> list[str]:
-        """Jobs to decide, the longest due first."""
+    def due_looks(self, now: datetime, replica: ReplicaRecord, leads: bool, limit: int) -> list[str]:
+        """Jobs to decide whose task this replica knows, the longest due first; `leads`: leader-only ones
+        as well."""
 
     @abstractmethod
-    def soonest_look(self, targets: Sequence[str] | None, leads: bool) -> datetime | None:
-        """None as targets: of any job."""
+    def soonest_look(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
+        """When the next of them is to be decided. Without a replica: of any job."""
 
     @abstractmethod
     def due_plans(self, until: datetime, limit: int) -> list[str]: ...

@@ -55,12 +55,12 @@ class StoreState(Operations):
         self._looks.setdefault(_agenda_key(record), Agenda()).set(record.id, look_at)
         self._plans.set(record.id, plan_at)
 
-    def due_looks(self, now: datetime, targets: Sequence[str], leads: bool, limit: int) -> list[str]:
-        found = [entry for agenda in self._agendas(targets, leads) for entry in agenda.due(now, limit)]
+    def due_looks(self, now: datetime, replica: ReplicaRecord, leads: bool, limit: int) -> list[str]:
+        found = [entry for agenda in self._agendas(replica, leads) for entry in agenda.due(now, limit)]
         return [job_id for _, job_id in sorted(found)[:limit]]
 
-    def soonest_look(self, targets: Sequence[str] | None, leads: bool) -> datetime | None:
-        looks = (agenda.soonest() for agenda in self._agendas(targets, leads))
+    def soonest_look(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
+        looks = (agenda.soonest() for agenda in self._agendas(replica, leads))
         return min((look for look in looks if look), default=None)
 
     def due_plans(self, until: datetime, limit: int) -> list[str]:
@@ -75,11 +75,11 @@ class StoreState(Operations):
     def events_of(self, job_id: str) -> Sequence[JobEvent]:
         return self.events.get(job_id, ())
 
-    def _agendas(self, targets: Sequence[str] | None, leads: bool) -> list[Agenda]:
-        if targets is None:
+    def _agendas(self, replica: ReplicaRecord | None, leads: bool) -> list[Agenda]:
+        if replica is None:
             return list(self._looks.values())
         kinds = ("any", "leader") if leads else ("any",)
-        keys = ((target, kind) for target in targets for kind in kinds)
+        keys = ((target, kind) for target in replica.targets for kind in kinds)
         return [self._looks[key] for key in keys if key in self._looks]
 
     # --- targets --------------------------------------------------------------------------------------

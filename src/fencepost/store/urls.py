@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from fencepost.errors import ConfigurationError
@@ -9,14 +10,29 @@ from fencepost.settings import did_you_mean, redacted
 from fencepost.store.base import Store
 from fencepost.store.memory import MemoryStore
 
-SCHEMES = ("memory",)
+SCHEMES = ("memory", "sqlite")
 
 
-def store_from_url(url: str) -> Store:
+def store_from_url(url: str, namespace: str = "default") -> Store:
+    """`sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://`."""
     scheme = urlsplit(url).scheme
     if scheme == "memory":
         return MemoryStore()
+    if scheme == "sqlite":
+        from fencepost.store.sqlite import SqliteStore
+
+        return SqliteStore(_path(url), namespace)
     raise ConfigurationError(
         f"no store for {redacted(url)!r}{did_you_mean(scheme, SCHEMES)}; "
         f"this version knows {', '.join(f'{name}://' for name in SCHEMES)}"
     )
+
+
+def _path(url: str) -> Path:
+    path = urlsplit(url).path.removeprefix("/")
+    if not path or urlsplit(url).netloc:
+        raise ConfigurationError(
+            f"{redacted(url)!r} names no file; use three slashes for a path from here (sqlite:///app.db), "
+            "four for one from the root (sqlite:////var/lib/app.db)"
+        )
+    return Path(path)

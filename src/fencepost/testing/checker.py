@@ -47,6 +47,8 @@ class Checker:
     first_start: dict[str, float] = field(default_factory=dict)
     expected_on_time: dict[str, float] = field(default_factory=dict)
     clock_stepped: bool = False
+    dead: set[str] = field(default_factory=set)
+    """Processes that have ended."""
     commits: int = 0
     numbers: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     renewed: dict[str, float] = field(default_factory=dict)
@@ -118,10 +120,9 @@ class Checker:
 
     def _swept(self, reply: Swept, healthy: set[str], now: float) -> None:
         for replica in reply.expired:
-            if now - self.renewed.get(replica, 0.0) < self.ttl and not self.clock_stepped:
-                self.violation(
-                    "L-healthy", f"{replica} expired {now - self.renewed[replica]:.1f} s after renewing"
-                )
+            silence = now - self.renewed.get(replica, 0.0)
+            if replica not in self.dead and silence < self.ttl and not self.clock_stepped:
+                self.violation("L-healthy", f"{replica} expired {silence:.1f} s after renewing")
         for fire in reply.settled:
             if fire.replica in healthy and not self.clock_stepped:
                 self.violation("L-healthy", f"{fire.key} lost although {fire.replica} is well")
@@ -161,6 +162,7 @@ class Checker:
             body.ended = now
 
     def killed(self, process: str, now: float) -> None:
+        self.dead.add(process)
         for body in self.bodies.values():
             if body.process == process and body.ended is None:
                 self.ended(body.key, body.token, now)

@@ -15,7 +15,7 @@ moves it in whatever way its store allows. Tests leave room for a clock that als
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -1982,23 +1982,19 @@ class OrphanRules:
         assert len(await harness.fires("job", State.PENDING)) >= 4
 
     async def test_what_fell_due_meanwhile_is_missed(self, harness: Harness, forsaken: int) -> None:
-        await self.lead_on(harness, forsaken, 120)
+        await self.lead_on(harness, forsaken, 115)
         await harness.join("c", "work")
         await harness.plan()
         assert await harness.claims("c") == []
         rows = await harness.fires("job", State.MISSED)
         assert {row.reason for row in rows} == {Reason.UNKNOWN_TASK}
-        assert sum(row.count for row in rows) == 12
+        assert sum(row.count for row in rows) == 11
         assert await harness.fires("job", State.SKIPPED) == []
 
     async def test_what_falls_due_afterwards_is_run(self, harness: Harness, forsaken: int) -> None:
-        await self.lead_on(harness, forsaken, 120)
+        await self.lead_on(harness, forsaken, 115)
         await harness.join("c", "work")
-        await harness.plan()
-        await harness.elapse(300)
-        await harness.plan()
-        await harness.elapse(310)
-        await harness.plan()
+        await harness.fall_due(310)
         assert len(await harness.claims("c")) == 1
 
     async def test_a_shorter_absence_is_only_late(self, harness: Harness, forsaken: int) -> None:
@@ -2052,7 +2048,6 @@ class LedgerRules:
         assert await found(until=fire.due_at) == []
         assert "job" in await found(since=fire.due_at)
         assert await found(since=fire.due_at + second, until=fire.due_at + second) == []
-        assert await found(key=fire.key, states=(State.PENDING,)) == []
         assert len(await found()) > 2
         assert len(await found(limit=2)) == 2
 
@@ -2192,6 +2187,5 @@ class StoreConformance(
     """Every rule. A subclass gives the fixture `harness`."""
 
     @pytest.fixture
-    async def harness(self) -> AsyncIterator[Harness]:
+    async def harness(self) -> Harness:
         raise NotImplementedError("give the store under test: a fixture that yields a Harness")
-        yield

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fencepost.clock import Moment
 from fencepost.errors import StoreUnavailable
-from fencepost.store.base import Store
+from fencepost.store.base import Evidence, Store
 from fencepost.store.state import StoreState
 from fencepost.testing.world import Process, World
 
@@ -39,6 +39,9 @@ class Network:
         self.store_offset = 0.0
         self.cut_off: set[str] = set()
         """Names of processes that cannot reach the store."""
+        self.evidence_every: float | None = None
+        self.is_dead: Callable[[str], bool] = lambda name: False
+        """Proof of death, where `evidence_every` says that there is such a thing."""
         self.on_commit: Callable[[Process | None, str, tuple[Any, ...], Any], None] = lambda *_: None
         self._waiting: list[tuple[Process, asyncio.Future[bool]]] = []
 
@@ -119,7 +122,12 @@ def remote_store(network: Network, process: Process) -> Store:
         return await network.wait(process, seconds)
 
     methods: dict[str, Any] = {name: method(name) for name in sorted(Store.__abstractmethods__)}
-    methods |= {"open": nothing, "close": nothing, "wait": wait}
+
+    async def evidence(self: Store, replicas: Sequence[str]) -> Evidence:
+        return Evidence(dead=frozenset(name for name in replicas if network.is_dead(name)))
+
+    methods |= {"open": nothing, "close": nothing, "wait": wait, "evidence": evidence}
+    methods["evidence_every"] = network.evidence_every
     remote: Store = type("RemoteStore", (Store,), methods)()
     return remote
 

@@ -79,6 +79,8 @@ class Simulation:
         self.world = World()
         self.network = Network(self.world, random.Random(f"{seed}:network"))
         self.network.on_commit = self._committed
+        self.network.evidence_every = self.chance.choice([None, 0.3])
+        self.network.is_dead = lambda name: self.members[name].process.killed
         self.state = self.network.state
         self.checker = Checker(self.state, TTL)
         self.members: dict[str, Member] = {}

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from fencepost.model import FireRecord
+from fencepost.store.base import FireQuery
+from fencepost.store.memory import MemoryStore
+
+T = TypeVar("T")
 
 
 async def eventually(condition: Callable[[], object], seconds: float = 3.0) -> None:
@@ -13,3 +20,22 @@ async def eventually(condition: Callable[[], object], seconds: float = 3.0) -> N
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"
         await asyncio.sleep(0.005)
+
+
+def ask(question: Coroutine[Any, Any, T]) -> T:
+    """The answer of a memory store, from anywhere: it never waits."""
+    try:
+        question.send(None)
+    except StopIteration as answer:
+        return answer.value
+    raise AssertionError("this question takes time")
+
+
+def fires_of(store: MemoryStore, job_id: str | None = None) -> list[FireRecord]:
+    """What the ledger says, oldest first."""
+    return list(reversed(ask(store.find_fires(FireQuery(job_id=job_id, limit=1_000_000)))))
+
+
+def fire_of(store: MemoryStore, key: str) -> FireRecord:
+    [fire] = ask(store.find_fires(FireQuery(key=key)))
+    return fire

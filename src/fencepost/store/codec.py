@@ -1,0 +1,129 @@
+"""Frozen dataclasses as JSON and back, driven by their type hints. No pickle, nothing executable.
+
+Fields at their default are left out, so that a stored row stays small and a field can be added later.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from fencepost.errors import StoreCorrupt
+from fencepost.model import Job, Json, Overlap, job_from_json, job_to_json
+from fencepost.retry import Retry
+from fencepost.store.base import Update
+from fencepost.triggers import Trigger, trigger_from_json
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_TAG = "is"
+
+
+def micros(moment: datetime) -> int:
+    """Microseconds since 1970: exact, ordered, and small enough for every store's integers."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def moment(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def to_json(value: Any) -> Json:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, str):
+        return value
+    if isinstance(value, datetime):
+        return micros(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Job):
+        return job_to_json(value)
+    if isinstance(value, Trigger | Retry):
+        return value.to_json()
+    if isinstance(value, Overlap):
+        return str(value)
+    if dataclasses.is_dataclass(value):
+        return _fields_to_json(value)
+    if isinstance(value, Mapping):
+        return {key: to_json(each) for key, each in value.items()}
+    return [to_json(each) for each in value]
+
+
+def from_json(kind: Any, value: Json) -> Any:
+    """`value` as a `kind`; a clear error if it is not one."""
+    try:
+        return _reader(kind)(value)
+    except StoreCorrupt:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+        raise StoreCorrupt(f"a stored {getattr(kind, '__name__', kind)} cannot be read: {error}") from error
+
+
+def _fields_to_json(value: Any) -> dict[str, Json]:
+    found: dict[str, Json] = {_TAG: type(value).__name__} if isinstance(value, Update) else {}
+    for field in dataclasses.fields(value):
+        content = getattr(value, field.name)
+        if field.default is dataclasses.MISSING or content != field.default:
+            found[field.name] = to_json(content)
+    return found
+
+
+Reader = Callable[[Any], Any]
+
+
+@cache
+def _reader(kind: Any) -> Reader:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any or origin is Literal or kind in (str, int, float, bool, type(None)):
+        return _as_it_is
+    if origin in (Union, types.UnionType):
+        return _union_reader(arguments)
+    if origin in (tuple, Sequence) or (origin is not None and issubclass(origin, Sequence)):
+        each = _reader(arguments[0])
+        return lambda value: tuple(each(item) for item in value)
+    if origin is frozenset:
+        return frozenset
+    if origin is not None and issubclass(origin, Mapping):
+        inner = _reader(arguments[1])
+        return lambda value: {key: inner(item) for key, item in value.items()}
+    return _class_reader(kind)
+
+
+def _class_reader(kind: Any) -> Reader:
+    special: dict[Any, Reader] = {
+        datetime: moment,
+        timedelta: lambda value: timedelta(seconds=value),
+        Job: job_from_json,
+        Trigger: trigger_from_json,
+        Retry: Retry.from_json,
+        Overlap: Overlap.parse,
+    }
+    if kind in special:
+        return special[kind]
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind
+    hints = get_type_hints(kind)
+    readers = {field.name: _reader(hints[field.name]) for field in dataclasses.fields(kind)}
+    return lambda value: kind(**{name: readers[name](content) for name, content in value.items()})
+
+
+def _union_reader(arguments: Sequence[Any]) -> Reader:
+    """Optional things, and dataclasses told apart by their tag."""
+    kinds = [kind for kind in arguments if kind is not type(None)]
+    if len(kinds) == 1:
+        inner = _reader(kinds[0])
+        return lambda value: None if value is None else inner(value)
+    readers = {kind.__name__: _reader(kind) for kind in kinds}
+    return lambda value: readers[value[_TAG]]({k: v for k, v in value.items() if k != _TAG})
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

@@ -1,0 +1,155 @@
+"""What the stores of one machine share: proof of death, wake-up hints, the boot, and where not to be."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import weakref
+from collections.abc import Iterable
+from pathlib import Path
+
+from fencepost.errors import ConfigurationError
+
+LOOK_EVERY = 0.1
+"""Seconds between two looks at the hint file."""
+
+NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse")
+
+
+class Beacons:
+    """Proof of death: a replica holds an flock on a file of its own for as long as it lives. The kernel lets
+    go of it however the process ends, and never while it is merely stopped."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._held: dict[str, int] = {}
+        _all_beacons.add(self)
+
+    def hold(self, replica: str) -> None:
+        if replica in self._held:
+            return
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Locked before it gets its name: a file that can be found and is not locked means death.
+        fresh = self._folder / f"{replica}.new"
+        descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.rename(fresh, self._path(replica))
+        self._held[replica] = descriptor
+
+    def release(self, replica: str) -> None:
+        """Without its file there is neither life nor death to be seen: it has left."""
+        descriptor = self._held.pop(replica, None)
+        if descriptor is not None:
+            self.forget([replica])
+            os.close(descriptor)
+
+    def release_all(self) -> None:
+        for replica in list(self._held):
+            self.release(replica)
+
+    def dead(self, replicas: Iterable[str]) -> frozenset[str]:
+        return frozenset(
+            replica for replica in replicas if replica not in self._held and self._is_dead(replica)
+        )
+
+    def forget(self, replicas: Iterable[str]) -> None:
+        for replica in replicas:
+            self._path(replica).unlink(missing_ok=True)
+
+    def _is_dead(self, replica: str) -> bool:
+        try:
+            descriptor = os.open(self._path(replica), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        else:
+            return True
+        finally:
+            os.close(descriptor)
+
+    def _path(self, replica: str) -> Path:
+        return self._folder / f"{replica}.alive"
+
+    def let_go_after_fork(self) -> None:
+        """A forked child is not the replica: it must not keep the replica looking alive."""
+        for descriptor in self._held.values():
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self._held.clear()
+
+
+_all_beacons: weakref.WeakSet[Beacons] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for beacons in list(_all_beacons):
+        beacons.let_go_after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class Hint:
+    """A file whose time of change says that there may be something to do."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = self._changed_at()
+
+    def give(self) -> None:
+        with contextlib.suppress(OSError):  # only a hint: polling finds it too
+            self._path.touch(mode=0o600)
+
+    async def wait(self, seconds: float) -> bool:
+        looks = max(1, round(seconds / LOOK_EVERY))
+        for _ in range(looks):
+            changed_at = self._changed_at()
+            if changed_at != self._seen:
+                self._seen = changed_at
+                return True
+            await asyncio.sleep(LOOK_EVERY)
+        return False
+
+    def _changed_at(self) -> int:
+        try:
+            return os.stat(self._path).st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+
+def boot_id() -> str | None:
+    """Which boot of this machine it is; None where that cannot be known."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
+def refuse_network_file_system(folder: Path) -> None:
+    """Locks and atomic renames hold only on a file system of this machine."""
+    kind = _file_system(folder.resolve())
+    if kind and kind.startswith(NETWORK_FILE_SYSTEMS):
+        raise ConfigurationError(
+            f"{folder} is on a network file system ({kind}), where file locks cannot be trusted; "
+            "use a local disk, or PostgreSQL or Redis for several machines"
+        )
+
+
+def _file_system(folder: Path) -> str | None:
+    try:
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return None
+    best, kind = "", None
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        point = before.split()[4].replace("\\040", " ")
+        inside = folder.is_relative_to(point)
+        if inside and len(point) >= len(best):
+            best, kind = point, after.split()[0]
+    return kind

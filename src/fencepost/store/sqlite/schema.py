@@ -1,0 +1,90 @@
+"""The tables, their version, and how a database is made or brought up to date.
+
+All names begin with `fencepost_`, so that the application's own database can be used.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+from fencepost.errors import ConfigurationError
+
+VERSION = 1
+
+TABLES = ("meta", "jobs", "events", "targets", "fires", "replicas", "replica_targets")
+
+# Instants are microseconds since 1970. A fire is live until `finished_at` is set.
+SCHEMA = """
+create table {meta} (name text primary key, value text not null) without rowid;
+create table {jobs} (
+    id text primary key, target text not null, execute_on text not null,
+    definition text not null, rest text not null,
+    token integer not null, decided_through integer, tail text, look_at integer, plan_at integer
+) without rowid;
+create index {jobs_look} on {jobs} (look_at, id) where look_at is not null;
+create index {jobs_plan} on {jobs} (plan_at, id) where plan_at is not null;
+create index {jobs_target} on {jobs} (target);
+create table {events} (number integer primary key, job_id text not null, at integer not null, event text not null);
+create index {events_job} on {events} (job_id, number);
+create table {targets} (name text primary key, target text not null) without rowid;
+create table {fires} (
+    key text primary key, job_id text not null, due_at integer not null, scheduled integer not null,
+    state text not null, reason text, refers_to text, count integer not null, last_due_at integer,
+    token integer not null, replica text, claim_no integer not null, attempt integer not null,
+    crashes integer not null, settled integer not null, not_before integer, started_at integer,
+    finished_at integer, cancel_requested integer not null, extra text
+) without rowid;
+create index {fires_live} on {fires} (job_id, due_at) where finished_at is null;
+create index {fires_running} on {fires} (replica) where state = 'running';
+create index {fires_final} on {fires} (finished_at) where finished_at is not null;
+create index {fires_due} on {fires} (due_at);
+create table {replicas} (id text primary key, replica text not null) without rowid;
+create table {replica_targets} (
+    replica text not null, target text not null, primary key (replica, target)
+) without rowid;
+"""
+
+
+FOREIGN_TABLES = (
+    "select 1 from sqlite_master where type = 'table' and name not like 'fencepost\\_%' escape '\\' limit 1"
+)
+"""Finds something if the database is not ours alone."""
+
+
+class Names(dict[str, str]):
+    """Table and index names of a namespace, quoted."""
+
+    def __init__(self, namespace: str) -> None:
+        prefix = "fencepost_" if namespace == "default" else f"fencepost_{namespace}_"
+        super().__init__({name: f'"{prefix}{name}"' for name in re.findall(r"\{(\w+)\}", SCHEMA)})
+
+
+def prepare(db: sqlite3.Connection, names: Names) -> None:
+    """Create the tables, or check that this version can work with them. Inside a write transaction."""
+    if not _exists(db, names["meta"]):
+        for statement in SCHEMA.format_map(names).split(";"):
+            if statement.strip():
+                db.execute(statement)
+        set_meta(db, names, "schema", str(VERSION))
+        return
+    found = int(meta(db, names, "schema") or 0)
+    if found > VERSION:
+        raise ConfigurationError(
+            f"this database has schema {found}, newer than the {VERSION} this version of Fencepost knows; "
+            "upgrade Fencepost on this replica"
+        )
+
+
+def meta(db: sqlite3.Connection, names: Names, name: str) -> str | None:
+    row = db.execute(f"select value from {names['meta']} where name = ?", (name,)).fetchone()
+    return row[0] if row else None
+
+
+def set_meta(db: sqlite3.Connection, names: Names, name: str, value: str) -> None:
+    db.execute(f"insert or replace into {names['meta']} values (?, ?)", (name, value))
+
+
+def _exists(db: sqlite3.Connection, quoted: str) -> bool:
+    query = "select 1 from sqlite_master where type = 'table' and name = ?"
+    return db.execute(query, (quoted.strip('"'),)).fetchone() is not None

@@ -1,0 +1,271 @@
+"""The store itself: connections, transactions, time, and what SQLite asks one to be careful about."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from fencepost.clock import Clock, SystemClock, moment_of
+from fencepost.errors import ConfigurationError, StoreCorrupt, StoreUnavailable
+from fencepost.model import FireRecord, JobEvent, JobRecord
+from fencepost.store.base import (
+    Added,
+    Beat,
+    ChangeJob,
+    Claimed,
+    ClaimRequest,
+    DueJobs,
+    Evidence,
+    FireQuery,
+    JobPut,
+    NewFire,
+    Plan,
+    Pulse,
+    PutJob,
+    Roster,
+    Store,
+    Suspect,
+    Swept,
+    Update,
+    Updated,
+)
+from fencepost.store.local import Beacons, Hint, boot_id, refuse_network_file_system
+from fencepost.store.sqlite.rows import SqliteRows
+from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, prepare, set_meta
+
+log = logging.getLogger("fencepost")
+
+PATIENCE = 5.0
+"""Seconds to wait for another writer before saying that the store is unavailable."""
+
+
+class SqliteStore(Store):
+    """Replicas on one machine share a database file.
+
+    Leases are measured on `CLOCK_BOOTTIME`, which no clock step touches and all processes of one kernel share;
+    what is due is judged by the host's wall clock. A replica's death is proven by its beacon.
+    """
+
+    evidence_every = 0.2
+
+    def __init__(self, path: str | Path, namespace: str = "default", clock: Clock | None = None) -> None:
+        self.path = Path(path)
+        self._names = Names(namespace)
+        self._clock = clock or SystemClock()
+        self._folder = self.path.with_name(self.path.name + "-fencepost")
+        self._beacons = Beacons(self._folder / namespace)
+        self._hint = Hint(self._folder / f"{namespace}.hint")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fencepost-sqlite")
+        self._db: sqlite3.Connection | None = None
+        self._pid = 0
+        self._chance = random.Random()
+
+    async def open(self) -> None:
+        await self._in_thread(self._open)
+
+    async def close(self) -> None:
+        await self._in_thread(self._close)
+
+    # --- the operations -------------------------------------------------------------------------------
+
+    async def heartbeat(self, beat: Beat) -> Pulse:
+        if beat.joining:
+            await self._in_thread(self._beacons.hold, beat.replica)
+        pulse: Pulse = await self._write("heartbeat", beat)
+        return pulse
+
+    async def leave(self, replica: str) -> None:
+        await self._write("leave", replica)
+        self._beacons.release(replica)
+
+    async def roster(self) -> Roster:
+        roster: Roster = await self._read("roster")
+        return roster
+
+    async def sweep(self, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
+        swept: Swept | None = await self._write("sweep", by, term, suspects)
+        if swept:
+            self._beacons.forget(swept.expired)
+        return swept
+
+    async def put_jobs(self, jobs: Sequence[PutJob]) -> tuple[JobPut, ...]:
+        puts: tuple[JobPut, ...] = await self._write("put_jobs", jobs)
+        return puts
+
+    async def change_job(self, change: ChangeJob) -> JobRecord | None:
+        record: JobRecord | None = await self._write("change_job", change)
+        return record
+
+    async def jobs(self, ids: Sequence[str] | None = None) -> tuple[JobRecord, ...]:
+        records: tuple[JobRecord, ...] = await self._read("jobs", ids)
+        return records
+
+    async def due_jobs(self, horizon: float, limit: int) -> DueJobs:
+        due: DueJobs = await self._read("due_jobs", horizon, limit)
+        return due
+
+    async def plan_fires(self, plans: Sequence[Plan]) -> tuple[bool, ...]:
+        planned: tuple[bool, ...] = await self._write("plan_fires", plans)
+        return planned
+
+    async def add_fire(self, fire: NewFire) -> Added:
+        added: Added = await self._write("add_fire", fire)
+        return added
+
+    async def claim_fires(self, request: ClaimRequest) -> Claimed:
+        claimed: Claimed = await self._write("claim_fires", request)
+        return claimed
+
+    async def update_claims(self, replica: str, updates: Sequence[Update]) -> Updated:
+        updated: Updated = await self._write("update_claims", replica, updates)
+        return updated
+
+    async def cancel_fire(self, key: str, by: str = "") -> FireRecord | None:
+        fire: FireRecord | None = await self._write("cancel_fire", key, by)
+        return fire
+
+    async def find_fires(self, query: FireQuery) -> tuple[FireRecord, ...]:
+        fires: tuple[FireRecord, ...] = await self._read("find_fires", query)
+        return fires
+
+    async def history(self, job_id: str) -> tuple[JobEvent, ...]:
+        events: tuple[JobEvent, ...] = await self._read("history", job_id)
+        return events
+
+    async def prune(self, keep_seconds: float) -> int:
+        gone: int = await self._write("prune", keep_seconds)
+        return gone
+
+    async def evidence(self, replicas: Sequence[str]) -> Evidence:
+        return Evidence(dead=await self._in_thread(self._beacons.dead, replicas))
+
+    async def wait(self, seconds: float) -> bool:
+        return await self._hint.wait(seconds)
+
+    # --- transactions ---------------------------------------------------------------------------------
+
+    async def _write(self, name: str, *args: Any) -> Any:
+        return await self._in_thread(self._transact, "immediate", name, args)
+
+    async def _read(self, name: str, *args: Any) -> Any:
+        return await self._in_thread(self._transact, "deferred", name, args)
+
+    async def _in_thread(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Whole transactions on one thread: none is ever left open across an await."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
+
+    def _transact(self, kind: str, name: str, args: tuple[Any, ...]) -> Any:
+        db = self._connection()
+        try:
+            self._patiently(db, f"begin {kind}")
+            try:
+                rows = SqliteRows(db, self._names)
+                # The time is read under the lock: steps follow each other in the order of their moments.
+                reply = getattr(rows, name)(moment_of(self._clock), *args)
+                if kind == "immediate":
+                    rows.write()
+                self._patiently(db, "commit")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("rollback")
+                raise
+        except sqlite3.OperationalError as error:
+            raise StoreUnavailable(f"{self.path}: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise StoreCorrupt(f"{self.path}: {error}; restore it from a backup, or move it away") from error
+        if rows.hinted:
+            self._hint.give()
+        return reply
+
+    def _patiently(self, db: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
+        """SQLite's own busy handler lets some writers starve; short waits of random length do not."""
+        deadline = self._clock.steady() + PATIENCE
+        while True:
+            try:
+                return db.execute(statement)
+            except sqlite3.OperationalError as error:
+                if not _is_busy(error) or self._clock.steady() > deadline:
+                    raise
+                time.sleep(self._chance.uniform(0.0005, 0.004))
+
+    # --- connections ----------------------------------------------------------------------------------
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._db is None or self._pid != os.getpid():
+            self._open()
+        assert self._db is not None
+        return self._db
+
+    def _open(self) -> None:
+        if self._db is not None and self._pid == os.getpid():
+            return
+        folder = self.path.parent
+        if not folder.is_dir():
+            raise ConfigurationError(f"there is no folder {folder} for the database; create it first")
+        refuse_network_file_system(folder)
+        try:
+            db = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
+            self._set_up(db)
+        except sqlite3.OperationalError as error:
+            raise StoreUnavailable(f"{self.path}: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise StoreCorrupt(
+                f"{self.path} is not a database SQLite can read ({error}); it was left as it is: restore it from "
+                "a backup, or move it away and a new one is made"
+            ) from error
+        self._db, self._pid = db, os.getpid()
+
+    def _set_up(self, db: sqlite3.Connection) -> None:
+        db.execute("pragma synchronous = full")
+        self._choose_journal(db)
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._patiently(db, "begin immediate")
+        try:
+            prepare(db, self._names)
+            self._notice_reboot(db)
+            self._patiently(db, "commit")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("rollback")
+            raise
+
+    def _choose_journal(self, db: sqlite3.Connection) -> None:
+        """WAL where it is sound. Up to 3.51.2 several processes that write and checkpoint can corrupt it; then
+        the rollback journal is used. The mode of a database that others use as well is theirs to choose."""
+        if self._patiently(db, FOREIGN_TABLES).fetchone() is not None:
+            return
+        mode = "wal" if wal_is_sound(sqlite3.sqlite_version_info) else "truncate"
+        self._patiently(db, f"pragma journal_mode = {mode}")
+
+    def _notice_reboot(self, db: sqlite3.Connection) -> None:
+        """Leases are counted from the machine's start: after a new one they mean nothing, and all are dead."""
+        boot, known = boot_id(), meta(db, self._names, "boot")
+        if boot is None or boot == known:
+            return
+        if known is not None:
+            rows = SqliteRows(db, self._names)
+            rows.reboot(moment_of(self._clock))
+            rows.write()
+        set_meta(db, self._names, "boot", boot)
+
+    def _close(self) -> None:
+        if self._db is not None and self._pid == os.getpid():
+            self._db.close()
+        self._db = None
+        self._beacons.release_all()
+
+
+def wal_is_sound(version: tuple[int, ...]) -> bool:
+    return version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

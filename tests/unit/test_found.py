@@ -1,0 +1,395 @@
+"""Bugs found while writing the tests beside this file. Each case fails until its bug is mended; then it may
+move to the file of its subject."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from fencepost import ConfigurationError, Retry, Scheduler, State, at, current_fire, every
+from fencepost.store.memory import MemoryStore
+from fencepost.testing import virtual
+from tests.unit.apps.cluster import Cluster
+from tests.unit.apps.waiting import eventually, fire_of
+
+FAR = at(datetime(2100, 1, 1, tzinfo=UTC))
+
+
+def quick(store: MemoryStore | str = "memory://", **settings) -> Scheduler:
+    chosen = {"heartbeat": 0.1, "leader_ttl": 0.5, "run_ttl": 5, "horizon": 1, "drain_timeout": 0.1}
+    return Scheduler(store, **{**chosen, **settings})
+
+
+async def test_current_fire_is_known_inside_a_coroutine():
+    scheduler, keys = quick(), []
+
+    @scheduler.task(id="job")
+    async def job():
+        await asyncio.sleep(0)
+        keys.append(current_fire().key)
+
+    async with scheduler:
+        handle = await scheduler.trigger(job)
+        record = await handle.wait(2)
+    assert record.state is State.SUCCEEDED, record.error
+    assert keys == [handle.key]
+
+
+def test_a_hint_given_just_after_another_is_not_lost():
+    """The listener is deaf for 5 ms after each hint; what is triggered then waits for half a horizon."""
+    scheduler, seen = Scheduler("memory://"), []
+    scheduler.task(lambda: None, id="other")
+
+    @scheduler.task(id="send")
+    async def send():
+        seen.append(1)
+
+    with virtual(scheduler) as t:
+        t.advance(minutes=1)
+        t.do(scheduler.pause("other"))
+        t.advance(seconds=0.002)
+        t.do(scheduler.trigger(send))
+        t.advance(seconds=0.1)
+        assert seen == [1]
+
+
+async def test_an_error_that_the_retry_does_not_cover_fails_the_run():
+    scheduler = quick()
+
+    @scheduler.job(FAR, id="job", retry=Retry(attempts=5, first=0.01, on=(OSError,)))
+    async def job():
+        raise KeyError("not covered")
+
+    async with scheduler:
+        record = await (await scheduler.trigger(job)).wait(2)
+    assert (record.state, record.attempt) == (State.FAILED, 1)
+
+
+@pytest.mark.parametrize("error", [StopIteration, GeneratorExit])
+async def test_whatever_a_thread_raises_ends_its_run(error):
+    scheduler = quick()
+
+    @scheduler.task(id="job")
+    def job():
+        raise error
+
+    async with scheduler:
+        record = await (await scheduler.trigger(job)).wait(2)
+    assert record.state is State.FAILED
+    assert error.__name__ in record.error
+
+
+async def test_whatever_a_coroutine_raises_ends_its_run():
+    scheduler = quick()
+
+    @scheduler.task(id="job")
+    async def job():
+        raise GeneratorExit
+
+    async with scheduler:
+        record = await (await scheduler.trigger(job)).wait(2)
+    assert record.state is State.FAILED
+
+
+async def test_an_error_that_cannot_be_told_still_ends_its_run():
+    scheduler = quick()
+
+    class Untellable(Exception):
+        @property
+        def __notes__(self):
+            raise RuntimeError("broken")
+
+    @scheduler.task(id="job")
+    async def job():
+        raise Untellable
+
+    async with scheduler:
+        record = await (await scheduler.trigger(job)).wait(2)
+    assert record.state is State.FAILED
+
+
+@pytest.mark.parametrize("error", ["SystemExit(3)", "KeyboardInterrupt"])
+def test_no_exception_of_a_coroutine_ends_the_process(error, tmp_path):
+    script = tmp_path / "app.py"
+    script.write_text(
+        f"""
+import asyncio
+from fencepost import Scheduler
+scheduler = Scheduler("memory://", drain_timeout=0.1)
+
+@scheduler.task(id="job")
+async def job():
+    raise {error}
+
+async def main():
+    async with scheduler:
+        record = await (await scheduler.trigger(job)).wait(2)
+        print(record.state, record.reason)
+
+asyncio.run(main())
+"""
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stdout) == (0, "failed raised an exception\n"), done.stderr[-500:]
+
+
+async def test_a_body_that_winds_down_is_not_settled_by_a_second_cancel():
+    """First its timeout cancels it; while it ends, somebody cancels the fire."""
+    store = MemoryStore()
+    scheduler, seen = quick(store), []
+
+    @scheduler.job(FAR, id="job", timeout=0.1)
+    async def job(fire):
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            seen.append("told")
+            await asyncio.sleep(0.6)
+            seen.append(fire_of(store, fire.key).state)
+            raise
+
+    async with scheduler:
+        handle = await scheduler.trigger(job)
+        await eventually(lambda: seen)
+        await scheduler.cancel(handle.key)
+        await handle.wait(2)
+        await eventually(lambda: len(seen) == 2)
+    assert seen == ["told", State.RUNNING]
+
+
+async def test_a_thread_with_a_checkpoint_is_not_given_back_while_it_runs():
+    """DESIGN 3.9: a graceful stop gives it back with its checkpoint, after the body has ended."""
+    store, log, release = MemoryStore(), [], threading.Event()
+    first, second = quick(store), quick(store)
+
+    def job(fire):
+        log.append(("start", fire.attempt))
+        if fire.attempt == 1:
+            fire.save({"page": 1}).wait(2)
+            release.wait(2)
+        log.append(("end", fire.attempt))
+
+    for scheduler in (first, second):
+        scheduler.task(id="job")(job)
+    await first.start()
+    await second.start()
+    handle = await first.trigger("job")
+    await eventually(lambda: fire_of(store, handle.key).checkpoint)
+    holder = first if fire_of(store, handle.key).replica == first._replica.id else second
+    stopping = asyncio.ensure_future(holder.stop())
+    await asyncio.sleep(0.8)
+    release.set()
+    await stopping
+    for scheduler in (first, second):
+        await scheduler.stop()
+    assert ("start", 2) not in log or log.index(("end", 1)) < log.index(("start", 2))
+
+
+async def test_a_restarted_scheduler_tells_each_event_once():
+    scheduler, heard = quick(), []
+
+    @scheduler.on("succeeded")
+    def handler(event):
+        heard.append(event.key)
+
+    @scheduler.task(id="job")
+    async def job():
+        pass
+
+    async with scheduler:
+        pass
+    async with scheduler:
+        handle = await scheduler.trigger(job)
+        await handle.wait(2)
+        await eventually(lambda: heard)
+        await asyncio.sleep(0.05)
+    assert heard == [handle.key]
+
+
+async def test_a_handler_registered_while_running_is_called():
+    scheduler, heard = quick(), []
+
+    @scheduler.task(id="job")
+    async def job():
+        pass
+
+    async with scheduler:
+
+        @scheduler.on("succeeded")
+        def handler(event):
+            heard.append(event.key)
+
+        handle = await scheduler.trigger(job)
+        await handle.wait(2)
+        await eventually(lambda: heard, 1)
+
+
+def test_a_leader_that_leaves_gracefully_says_that_it_resigned():
+    cluster = Cluster()
+    leader = cluster.add()
+    cluster.run(1)
+    assert leader.leads
+    leader.process.create_task(leader.replica.drain())
+    cluster.run(1)
+    assert leader.told("replica.left")
+    assert len(leader.told("leader.resigned")) == 1
+
+
+async def test_a_function_that_returns_a_coroutine_is_not_a_silent_success():
+    """For instance a coroutine function behind a decorator that does not say so."""
+    scheduler, ran = quick(), []
+
+    async def inner():
+        ran.append(1)
+
+    @scheduler.task(id="job")
+    def wrapper():
+        return inner()
+
+    async with scheduler:
+        record = await (await scheduler.trigger(wrapper)).wait(2)
+    assert ran or record.state is State.FAILED
+
+
+def test_a_generator_is_refused_as_a_job_because_calling_it_runs_nothing():
+    scheduler = Scheduler("memory://")
+
+    def generator():
+        yield 1
+
+    async def async_generator():
+        yield 1
+
+    for function in (generator, async_generator):
+        with pytest.raises(ConfigurationError):
+            scheduler.task(function)
+
+
+# Bad input that is taken silently, or refused with a bare TypeError or AttributeError
+
+
+def test_a_job_decorator_without_a_trigger_is_refused_at_once():
+    """`@scheduler.job` without parentheses: nothing would be declared, and the function be lost."""
+    scheduler = Scheduler("memory://")
+    with pytest.raises(ConfigurationError, match="is not a trigger"):
+
+        @scheduler.job
+        def nightly():
+            pass
+
+
+def test_an_event_decorator_without_parentheses_is_refused_with_a_remedy():
+    scheduler = Scheduler("memory://")
+    with pytest.raises(ConfigurationError):
+
+        @scheduler.on
+        def handler(event):
+            pass
+
+
+@pytest.mark.parametrize("store", [42, Path("jobs.db"), object()])
+def test_a_store_that_is_neither_url_nor_store_is_refused(store):
+    with pytest.raises(ConfigurationError):
+        Scheduler(store)
+
+
+@pytest.mark.parametrize("id", ["", 5])
+def test_an_id_that_is_empty_or_no_text_is_refused(id):
+    with pytest.raises(ConfigurationError):
+        Scheduler("memory://").task(lambda: None, id=id)
+
+
+@pytest.mark.parametrize(
+    "policies", [{"crash_attempts": "3"}, {"crash_attempts": None}, {"crash_attempts": 2.5}, {"args": 0}]
+)
+def test_a_policy_of_the_wrong_type_is_refused_with_a_remedy(policies):
+    with pytest.raises(ConfigurationError):
+        Scheduler("memory://").job(every(hours=1), **policies)(lambda: None)
+
+
+@pytest.mark.parametrize(
+    "values", [{"attempts": "3"}, {"first": None}, {"attempts": 2.5}, {"jitter": "half"}, {"on": 5}]
+)
+def test_a_retry_of_the_wrong_type_is_refused_with_a_remedy(values):
+    with pytest.raises(ConfigurationError):
+        Retry(**values)
+
+
+async def test_an_empty_idempotency_key_is_refused_rather_than_ignored():
+    scheduler = quick()
+    scheduler.task(lambda: None, id="job")
+    async with scheduler:
+        with pytest.raises(ConfigurationError):
+            await scheduler.trigger("job", idempotency_key="")
+
+
+# The command
+
+
+def start(tmp_path: Path, source: str, **env: str) -> subprocess.Popen:
+    (tmp_path / "app.py").write_text(source)
+    return subprocess.Popen(
+        [sys.executable, "-c", "from fencepost.cli import main; main()", "run", "app:scheduler"],
+        cwd=tmp_path,
+        env={**os.environ, **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_stuck_thread_does_not_keep_the_process_from_ending(tmp_path):
+    process = start(
+        tmp_path,
+        """
+import time
+from fencepost import Scheduler, every
+scheduler = Scheduler("memory://", heartbeat=0.5, leader_ttl=1, run_ttl=1, horizon=2)
+
+@scheduler.job(every(seconds=0.1))
+def stuck():
+    print("started", flush=True)
+    time.sleep(15)
+""",
+        FENCEPOST_DRAIN_TIMEOUT="0.1",
+    )
+    try:
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(signal.SIGTERM)
+        begun = time.monotonic()
+        process.wait(8)
+        assert time.monotonic() - begun < 4
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_ctrl_c_ends_the_command_with_130(tmp_path):
+    """DESIGN 7: 0 done (graceful SIGTERM included), 130 interrupted."""
+    process = start(
+        tmp_path,
+        """
+from fencepost import Scheduler, every
+scheduler = Scheduler("memory://")
+
+@scheduler.job(every(seconds=0.1))
+def tick():
+    print("tick", flush=True)
+""",
+    )
+    try:
+        assert process.stdout.readline() == "tick\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(5) == 130
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,387 @@
+"""Downtime, pauses, changed triggers, a year of calendars and changes of leadership, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import time as real_time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fencepost import Scheduler, State, cron, every
+from fencepost.model import Job
+from fencepost.store.base import PutJob
+from fencepost.testing import virtual
+from fencepost.testing.calendar import due_between
+from fencepost.testing.world import EPOCH
+from tests.unit.apps.cluster import TTL, Cluster
+
+
+def minutely(**policies):
+    scheduler, runs = Scheduler("memory://"), []
+
+    @scheduler.job(every(minutes=1), id="job", **policies)
+    def job(fire):
+        runs.append(fire.due_at)
+
+    return scheduler, runs
+
+
+# Downtime
+
+
+def test_after_a_day_of_downtime_latest_runs_once_and_accounts_for_the_rest_in_one_row():
+    scheduler, runs = minutely()
+    with virtual(scheduler) as time:
+        time.advance(minutes=10)
+        time.stop()
+        time.advance(days=1)
+        assert len(runs) == 10
+        time.start()
+        time.advance(seconds=10)
+        *before, missed, run = time.fires("job")
+    assert [fire.state for fire in before] == [State.SUCCEEDED] * 10
+    assert runs[10:] == [EPOCH + timedelta(days=1, minutes=10)]
+    assert (run.state, run.due_at) == (State.SUCCEEDED, runs[-1])
+    assert (missed.state, missed.reason, missed.count) == (State.MISSED, "coalesced", 1439)
+    assert missed.refers_to == run.key
+    assert (missed.first_due_at, missed.last_due) == (
+        EPOCH + timedelta(minutes=11),
+        EPOCH + timedelta(days=1, minutes=9),
+    )
+
+
+def test_after_a_day_of_downtime_all_runs_a_hundred_one_after_the_other():
+    scheduler, runs = minutely(misfire="all")
+    with virtual(scheduler) as time:
+        time.stop()
+        time.advance(days=1)
+        time.start()
+        time.advance(seconds=50)
+        missed, *ran = time.fires("job")
+    assert runs == [EPOCH + timedelta(minutes=minute) for minute in range(1341, 1441)]
+    assert [fire.state for fire in ran] == [State.SUCCEEDED] * 100
+    assert (missed.state, missed.reason, missed.count) == (State.MISSED, "beyond the catch-up limit", 1340)
+
+
+def test_after_a_downtime_skip_runs_nothing_late():
+    scheduler, runs = minutely(misfire="skip")
+    with virtual(scheduler) as time:
+        time.stop()
+        time.advance(days=1, seconds=40)
+        time.start()
+        time.advance(seconds=10)
+        [missed] = time.fires("job")
+        assert not runs
+        assert (missed.state, missed.reason, missed.count) == (State.MISSED, "misfire", 1440)
+        time.advance(seconds=20)
+        assert runs == [EPOCH + timedelta(days=1, minutes=1)]
+
+
+def test_a_fire_that_is_late_by_less_than_misfire_after_simply_runs():
+    scheduler, runs = minutely(misfire="skip")
+    with virtual(scheduler) as time:
+        time.stop()
+        time.advance(seconds=85)
+        time.start()
+        time.advance(seconds=1)
+        assert runs == [EPOCH + timedelta(minutes=1)]
+
+
+def test_a_week_of_downtime_of_a_job_of_every_second_is_one_row_besides_the_run():
+    scheduler, runs = Scheduler("memory://"), []
+
+    @scheduler.job(every(seconds=1), id="job")
+    def job(fire):
+        runs.append(fire.due_at)
+
+    with virtual(scheduler) as time:
+        time.stop()
+        time.advance(days=7)
+        time.start()
+        time.advance(seconds=10)
+        missed, first, *others = time.fires("job")
+    assert missed.count + 1 + len(others) == 7 * 86_400 + 10
+    assert (missed.state, missed.reason) == (State.MISSED, "coalesced")
+    assert missed.first_due_at == EPOCH + timedelta(seconds=1)
+    assert first.state is State.SUCCEEDED
+    assert first.due_at == missed.last_due + timedelta(seconds=1)
+    assert all(fire.state is State.SUCCEEDED for fire in others)
+    assert len(runs) == 1 + len(others)
+
+
+def test_what_falls_due_in_a_pause_does_not_run_and_is_one_row():
+    scheduler, runs = minutely()
+    with virtual(scheduler) as time:
+        time.advance(minutes=10, seconds=30)
+        time.do(scheduler.pause("job"))
+        time.advance(hours=1)
+        time.do(scheduler.resume("job"))
+        time.advance(minutes=5)
+        rows = time.fires("job")
+    paused = [fire for fire in rows if fire.state is State.SKIPPED]
+    assert [(fire.reason, fire.count) for fire in paused] == [("paused", 60)]
+    assert paused[0].first_due_at == EPOCH + timedelta(minutes=11)
+    assert paused[0].last_due == EPOCH + timedelta(minutes=70)
+    assert runs == [EPOCH + timedelta(minutes=n) for n in (*range(1, 11), *range(71, 76))]
+
+
+def test_a_pause_during_a_downtime_divides_the_backlog_at_its_edges():
+    scheduler, runs = minutely()
+    with virtual(scheduler) as time:
+        time.advance(seconds=30)
+        time.do(scheduler.pause("job", until=EPOCH + timedelta(hours=2, seconds=30)))
+        time.stop()
+        time.advance(hours=5)
+        time.start()
+        time.advance(seconds=10)
+        rows = [(fire.state.value, fire.reason, fire.count) for fire in time.fires("job")]
+    assert rows == [("skipped", "paused", 120), ("missed", "coalesced", 179), ("succeeded", None, 1)]
+    assert len(runs) == 1
+
+
+# Changes while fires are planned
+
+
+@pytest.mark.parametrize("change_at", [11.5 * 60, 11.999 * 60, 12 * 60, 12 * 60 + 0.001, 12.5 * 60])
+def test_a_changed_trigger_neither_doubles_nor_drops_a_fire(change_at):
+    cluster = Cluster()
+    cluster.add(Job("job", "body", every(minutes=2, anchor=EPOCH)))
+    cluster.run(change_at)
+    cluster.add(Job("job", "body", every(minutes=3, anchor=EPOCH)))
+    cluster.run(30 * 60 + 1 - cluster.world.now)
+    minutes = [2, 4, 6, 8, 10, 12, 15, 18, 21, 24, 27, 30]
+    due = [EPOCH + timedelta(minutes=minute) for minute in minutes]
+    assert [fire.due_at for fire in cluster.fires("job")] == due
+    assert {fire.state for fire in cluster.fires("job")} == {State.SUCCEEDED}
+    assert len(cluster.starts) == len(due)
+    assert set(cluster.starts.values()) == {1}
+
+
+def test_a_changed_timeout_changes_nothing_planned():
+    cluster = Cluster()
+    job = Job("job", "body", every(minutes=2, anchor=EPOCH))
+    cluster.add(job)
+    cluster.run(119)
+    before = cluster.ask("jobs")[0]
+    changed = Job("job", "body", every(minutes=2, anchor=EPOCH), timeout=timedelta(seconds=5))
+    assert cluster.ask("put_jobs", [PutJob(changed)])[0].outcome == "changed"
+    after = cluster.ask("jobs")[0]
+    assert (after.version, after.segments) == (before.version, before.segments)
+    cluster.run(10 * 60)
+    assert len(cluster.fires("job")) == len(cluster.starts) == 5
+
+
+def test_a_job_whose_function_has_vanished_stops_no_other_and_is_accounted_for():
+    cluster = Cluster()
+    cluster.add(Job("ghost", "vanished", every(minutes=1)), Job("job", "body", every(minutes=1)))
+    cluster.run(3 * 3600 + 1)
+    assert len(cluster.starts) == 180
+    assert all(key.startswith("job@") for key in cluster.starts)
+    ghosts = [fire for fire in cluster.fires("ghost") if fire.state.final]
+    assert {(fire.state, fire.reason) for fire in ghosts} == {(State.MISSED, "no replica knew the task")}
+    assert len(ghosts) == 1
+
+
+# A year
+
+
+def test_a_year_of_calendars_in_three_zones_is_kept_to_the_minute():
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    triggers = {
+        "zurich": cron("30 2 * * *", tz="Europe/Zurich"),
+        "new_york": cron("15 1 * * *", tz="America/New_York"),
+        "new_york_hourly": cron("0 * * * *", tz="America/New_York"),
+        "lord_howe": cron("0 2 * * *", tz="Australia/Lord_Howe"),
+        "lord_howe_hourly": cron("45 * * * *", tz="Australia/Lord_Howe"),
+    }
+    scheduler, starts = Scheduler("memory://", retention="500d"), Counter()
+
+    async def job(fire):
+        starts[fire.key] += 1
+
+    for id, trigger in triggers.items():
+        scheduler.job(trigger, id=id)(job)
+    begun = real_time.monotonic()
+    with virtual(scheduler, start=start) as time:
+        time.advance(days=365)
+        took = real_time.monotonic() - begun
+        ledger = {id: time.fires(id) for id in triggers}
+        until = time.now
+    for id, trigger in triggers.items():
+        assert [fire.due_at for fire in ledger[id]] == due_between(trigger.to_json(), start, until), id
+        assert {(fire.state, fire.count) for fire in ledger[id]} == {(State.SUCCEEDED, 1)}
+        assert all(fire.started_at == fire.due_at for fire in ledger[id]) or _lateness(ledger[id]) < 0.1
+    assert len(starts) == sum(len(rows) for rows in ledger.values()) > 18_000
+    assert set(starts.values()) == {1}
+    assert took < 20
+
+
+def _lateness(rows):
+    return max((fire.started_at - fire.due_at).total_seconds() for fire in rows)
+
+
+def test_a_coroutine_sleeps_in_virtual_time():
+    scheduler, woke = Scheduler("memory://"), []
+
+    @scheduler.job(every(hours=1), id="job")
+    async def job():
+        await asyncio.sleep(1200)
+        woke.append(time.now)
+
+    with virtual(scheduler) as time:
+        time.advance(hours=1)
+        assert [fire.state for fire in time.fires("job")] == [State.RUNNING]
+        time.advance(minutes=30)
+        [fire] = time.fires("job", state="succeeded")
+    assert (fire.finished_at - fire.started_at).total_seconds() == pytest.approx(1200, abs=0.1)
+    assert len(woke) == 1
+
+
+def test_a_handle_can_be_waited_for_in_virtual_time():
+    scheduler = Scheduler("memory://")
+
+    @scheduler.task(id="job")
+    async def job():
+        await asyncio.sleep(90)
+
+    with virtual(scheduler) as time:
+        handle = time.do(scheduler.trigger(job))
+        with pytest.raises(TimeoutError):
+            time.do(handle.wait(timeout=30))
+        assert time.do(handle.wait(timeout=100)).state is State.SUCCEEDED
+
+
+def test_an_error_in_the_loops_does_not_pass_unnoticed():
+    with virtual(Scheduler("memory://")) as time:
+        time._process.call_exception_handler({"message": "broken"})
+        with pytest.raises(AssertionError, match="broken"):
+            time.advance(seconds=1)
+
+
+# Leadership
+
+
+def test_exactly_one_of_three_replicas_leads():
+    cluster = Cluster()
+    for _ in range(3):
+        cluster.add()
+    cluster.run(1)
+    for _ in range(100):
+        cluster.run(0.7)
+        assert sum(member.leads for member in cluster.members) == 1
+    assert sum(len(member.told("leader.elected")) for member in cluster.members) == 1
+
+
+def test_a_graceful_stop_hands_leadership_over_at_once():
+    cluster = Cluster()
+    cluster.add()
+    cluster.run(1)
+    cluster.add()
+    cluster.run(1)
+    first, second = cluster.members
+    assert first.leads
+    first.process.create_task(first.replica.drain())
+    assert cluster.until(lambda: second.leads, 1) <= 0.2
+    assert not first.told("leader.lost")
+    cluster.run(1)
+    assert [replica.id for replica in cluster.ask("roster").replicas] == ["r1"]
+
+
+def test_a_killed_leader_is_replaced_within_one_and_a_half_ttls():
+    cluster = Cluster()
+    cluster.add()
+    cluster.run(1)
+    cluster.add()
+    cluster.run(10.3)
+    first, second = cluster.members
+    assert first.leads
+    first.process.kill()
+    took = cluster.until(lambda: second.leads, 2 * TTL)
+    assert 0.7 * TTL <= took <= 1.5 * TTL
+    assert cluster.ask("roster").leader.term == 2
+
+
+def test_a_leader_that_was_asleep_steps_down_at_its_first_store_call():
+    cluster = Cluster()
+    cluster.add()
+    cluster.run(1)
+    cluster.add()
+    cluster.run(5)
+    first, second = cluster.members
+    assert first.leads
+    first.process.pause(4 * TTL)
+    woken = cluster.world.now + 4 * TTL
+    cluster.until(lambda: second.leads, 3 * TTL)
+    cluster.run(woken - cluster.world.now - 0.001)
+    assert not first.leads  # its trust has run out while it slept
+    assert not first.told("leader.lost")
+    cluster.run(0.1)
+    [lost] = first.told("leader.lost")
+    assert lost - woken < 0.1
+    assert not first.leads
+    cluster.run(10)
+    assert [first.leads, second.leads] == [False, True]
+
+
+def test_a_sleep_shorter_than_the_ttl_costs_no_leadership():
+    cluster = Cluster()
+    cluster.add()
+    cluster.run(1)
+    cluster.add()
+    cluster.run(5.5)
+    first, second = cluster.members
+    first.process.pause(0.6 * TTL)
+    cluster.run(3 * TTL)
+    assert first.leads
+    assert not second.told("leader.elected")
+
+
+@pytest.mark.parametrize("seconds_before", [0.05, 1.0, 4.0])
+def test_a_planned_fire_starts_on_time_although_the_leader_has_just_died(seconds_before):
+    job = Job("job", "body", every(seconds=15, anchor=EPOCH))
+    cluster = Cluster()
+    cluster.add(job)
+    cluster.run(1)
+    cluster.add(job)
+    cluster.run(60 - seconds_before - cluster.world.now)
+    first, _ = cluster.members
+    assert first.leads
+    first.process.kill()
+    cluster.run(seconds_before + 0.1)
+    [key] = [key for key in cluster.starts if key.startswith("job@2026-11-15T12:01:00")]
+    assert cluster.starts[key] == 1
+    assert cluster.started_at[key] - 60 < 0.1
+    cluster.run(60)
+    assert [fire.due_at.second for fire in cluster.fires("job")] == [15, 30, 45, 0] * 2
+    assert {fire.state for fire in cluster.fires("job")} == {State.SUCCEEDED}
+
+
+def test_a_run_of_a_killed_replica_is_lost_and_with_rerun_it_is_repeated_with_a_higher_token():
+    seen = []
+
+    async def body(fire):
+        seen.append((fire.job_id, fire.attempt, fire.token))
+        await asyncio.sleep(5)
+
+    cluster = Cluster()
+    jobs = [
+        Job("record", "body", every(seconds=20, anchor=EPOCH)),
+        Job("rerun", "body", every(seconds=20, anchor=EPOCH), after_crash="rerun"),
+    ]
+    cluster.add(*jobs, body=body)
+    cluster.run(22)
+    assert sorted(seen) == [("record", 1, 1), ("rerun", 1, 1)]
+    cluster.add(*jobs, body=body)
+    cluster.run(1)
+    cluster.members[0].process.kill()
+    cluster.run(3 * TTL - 2)
+    [lost] = cluster.fires("record")[:1]
+    assert (lost.state, lost.reason) == (State.LOST, "its replica died in mid-run")
+    cluster.run(15)
+    [again] = cluster.fires("rerun")[:1]
+    assert (again.state, again.attempt, again.crashes) == (State.SUCCEEDED, 2, 1)
+    assert [each.outcome for each in again.attempts] == ["lost", "succeeded"]
+    assert ("rerun", 2, 2) in seen
+    assert cluster.starts[lost.key] == 1
