@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 
 from fencepost.plan import expand
 from fencepost.service import Service
@@ -11,6 +12,9 @@ from fencepost.store.base import DueJobs, Plan
 log = logging.getLogger("fencepost")
 
 BATCH = 500
+"""Jobs planned in one go."""
+ROWS = 1_000
+"""Rows written in one step, about: a longer one would keep others from claiming."""
 SOONEST = 0.02
 
 
@@ -26,8 +30,9 @@ class Planner(Service):
         plans = self._expand(due, horizon)
         if not plans:
             return self._until_next(due, horizon)
-        await replica.store.plan_fires(plans)
-        replica.worker.wake()
+        for batch in batches(plans):
+            await replica.store.plan_fires(batch)
+            replica.worker.wake()
         return 0.0
 
     def _expand(self, due: DueJobs, horizon: float) -> list[Plan]:
@@ -50,3 +55,14 @@ class Planner(Service):
             return horizon / 2
         ahead = (due.soonest - due.now).total_seconds()
         return min(horizon / 2, max(SOONEST, ahead / 2))
+
+
+def batches(plans: Sequence[Plan]) -> Iterator[list[Plan]]:
+    batch: list[Plan] = []
+    for plan in plans:
+        batch.append(plan)
+        if sum(len(each.rows) for each in batch) >= ROWS:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

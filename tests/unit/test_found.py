@@ -244,6 +244,23 @@ def test_a_leader_that_leaves_gracefully_says_that_it_resigned():
     assert len(leader.told("leader.resigned")) == 1
 
 
+def test_handlers_are_called_in_virtual_time_as_well():
+    scheduler, heard = Scheduler("memory://"), []
+
+    @scheduler.on("succeeded")
+    def handler(event):
+        heard.append(event.key)
+
+    @scheduler.task(id="job")
+    async def job():
+        pass
+
+    with virtual(scheduler) as t:
+        handle = t.do(scheduler.trigger(job))
+        t.advance(seconds=1)
+    assert heard == [handle.key]
+
+
 async def test_a_function_that_returns_a_coroutine_is_not_a_silent_success():
     """For instance a coroutine function behind a decorator that does not say so."""
     scheduler, ran = quick(), []

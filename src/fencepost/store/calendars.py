@@ -90,7 +90,7 @@ class Calendars(Ledger):
         are due are facts and stay, and so does what the old calendar still owes before this moment: it is
         planned to its end first. The new one starts after the last fire decided, so that a moment on which
         both calendars agree is one fire, also where the store's clock has stepped back."""
-        self._withdraw(at, record)
+        self.withdraw_planned(record.id, at.wall)
         since = max(at.wall, record.decided_through or at.wall)
         version = record.version + 1
         segments = self._ended(record.segments, at.wall)
@@ -101,11 +101,6 @@ class Calendars(Ledger):
             JobEvent(record.id, at.wall, "defined", version, since, trigger.to_json() if trigger else None)
         )
         return replace(record, version=version, segments=segments, removed_at=None)
-
-    def _withdraw(self, at: Moment, record: JobRecord) -> None:
-        for fire in self.open_fires(record.id):
-            if fire.scheduled and fire.due_at > at.wall:
-                self.drop_fire(fire)
 
     def _ended(self, segments: tuple[Segment, ...], until: datetime) -> tuple[Segment, ...]:
         """The calendars as they stand when their job changes: open only as far as they are behind."""
@@ -146,8 +141,8 @@ class Calendars(Ledger):
         for fire in self.active_fires(record.id):
             if fire.state is State.WAITING:
                 self._finish(at, fire, State.CANCELLED, Reason.REMOVED)
-        self._withdraw(at, record)
-        for fire in self.open_fires(record.id):
+        self.withdraw_planned(record.id, at.wall)
+        for fire in self.due_fires(record.id, at.wall):
             record = self._close(at, record, Closing(fire, State.CANCELLED, Reason.REMOVED))
         self.note(JobEvent(record.id, at.wall, "removed", record.version, at.wall, by=change.by))
         return replace(

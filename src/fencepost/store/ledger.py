@@ -55,14 +55,11 @@ class Ledger(Rows):
 
     def _adjacent(self, record: JobRecord, tail: FireRecord, fire: FireRecord) -> bool:
         """Nothing lies between: no fire after the tail has been decided, and none before this one waits."""
+        undecided = self.due_fires(fire.job_id, fire.due_at)
         return (
             tail.last_due == record.decided_through
             and tail.last_due < fire.due_at
-            and not any(
-                tail.last_due < other.due_at < fire.due_at
-                for other in self.open_fires(fire.job_id)
-                if other.scheduled
-            )
+            and not any(tail.last_due < other.due_at < fire.due_at for other in undecided if other.scheduled)
         )
 
     # --- when to look at a job again --------------------------------------------------------------------
@@ -88,18 +85,18 @@ class Ledger(Rows):
                     looks.append(max(fire.not_before, pause.until))
         full = len(active) >= record.job.overlap.at_once
         fresh: list[datetime] = []
-        for fire in self.open_fires(record.id):
+        for fire in self.due_fires(record.id, at.wall):
             if fire.scheduled and fire.state is State.PENDING:
                 fresh.append(fire.due_at)
             elif not full:
                 looks.append(fire.due_at)
         if fresh and record.behind_at(at.wall) and at.wall - fresh[0] > record.job.misfire_after:
-            # A backlog is decided when the planner has caught up.
-            fresh = [due_at for due_at in fresh if due_at > at.wall]
-        return min([*looks, *fresh[:1]], default=None)
+            fresh = []  # a backlog is decided when the planner has caught up
+        planned = fresh[0] if fresh else self.next_planned(record.id, at.wall)
+        return min([*looks, planned] if planned else looks, default=None)
 
     def _view(self, at: Moment, record: JobRecord) -> JobView:
-        due = [fire for fire in self.open_fires(record.id) if fire.due_at <= at.wall]
+        due = self.due_fires(record.id, at.wall)
         active = self.active_fires(record.id)
         overdue = any(fire.state is State.RUNNING and self._overdue(at, fire.replica) for fire in active)
         return JobView(record, due, active, overdue, self.target(record.job.target).gaps)

@@ -165,7 +165,7 @@ class Operations(Calendars):
         if record is None or record.removed_at:
             return Added("no such job")
         active = self.active_fires(record.id)
-        waiting = [fire for fire in self.open_fires(record.id) if not fire.scheduled]
+        waiting = [fire for fire in self.due_fires(record.id, at.wall) if not fire.scheduled]
         if new.if_active == "refuse" and (active or waiting):
             return Added("active", (active or waiting)[0])
         if len(waiting) >= MANUAL_QUEUE_LIMIT:

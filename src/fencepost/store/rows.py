@@ -87,8 +87,16 @@ class Rows(ABC):
     def drop_fire(self, fire: FireRecord) -> None: ...
 
     @abstractmethod
-    def open_fires(self, job_id: str) -> list[FireRecord]:
-        """Pending and queued."""
+    def due_fires(self, job_id: str, now: datetime) -> list[FireRecord]:
+        """Pending and queued ones that have fallen due."""
+
+    @abstractmethod
+    def next_planned(self, job_id: str, now: datetime) -> datetime | None:
+        """When the next one after that falls due."""
+
+    @abstractmethod
+    def withdraw_planned(self, job_id: str, now: datetime) -> None:
+        """Drop planned fires that have not fallen due."""
 
     @abstractmethod
     def active_fires(self, job_id: str) -> list[FireRecord]:

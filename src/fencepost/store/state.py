@@ -121,8 +121,18 @@ class StoreState(Operations):
         self._running.get(fire.replica or "", {}).pop(fire.key, None)
         self._final.pop(fire.key, None)
 
-    def open_fires(self, job_id: str) -> list[FireRecord]:
-        return sorted(self._open.get(job_id, {}).values(), key=_by_due)
+    def due_fires(self, job_id: str, now: datetime) -> list[FireRecord]:
+        opened = self._open.get(job_id, {}).values()
+        return sorted((fire for fire in opened if fire.due_at <= now), key=_by_due)
+
+    def next_planned(self, job_id: str, now: datetime) -> datetime | None:
+        opened = self._open.get(job_id, {}).values()
+        return min((fire.due_at for fire in opened if fire.due_at > now), default=None)
+
+    def withdraw_planned(self, job_id: str, now: datetime) -> None:
+        for fire in list(self._open.get(job_id, {}).values()):
+            if fire.scheduled and fire.due_at > now:
+                self.drop_fire(fire)
 
     def active_fires(self, job_id: str) -> list[FireRecord]:
         return sorted(self._active.get(job_id, {}).values(), key=_by_due)

@@ -970,6 +970,14 @@ class ClaimRules:
         assert len(await harness.claims("a", room=3)) == 3
         assert len(await harness.claims("a", room=3)) == 1
 
+    async def test_several_jobs_together_get_no_more_than_there_is_room_for(self, harness: Harness) -> None:
+        await harness.join("a")
+        for id in ("one", "two"):
+            await harness.define(id, every(seconds=5), overlap="allow(9)")
+        await harness.fall_due(10)
+        assert len(await harness.claims("a", room=3)) == 3
+        assert len(await harness.claims("a", room=3)) == 1
+
     async def test_what_was_due_first_is_claimed_first(self, harness: Harness) -> None:
         await harness.join("a")
         now = await harness.now()
@@ -1163,6 +1171,14 @@ class PauseRules:
         await harness.elapse(31)
         assert (await harness.claim("a")).key == fire.key
 
+    async def test_a_retry_is_held_though_another_fire_is_claimed(self, harness: Harness) -> None:
+        fire = await harness.running(overlap="allow(5)")
+        await harness.update(RetryLater(fire.key, fire.token, 5))
+        await harness.pause("job")
+        await harness.elapse(10)
+        await harness.trigger("job")
+        assert (await harness.claim("a")).key == "job!by-hand"
+
     async def test_manual_fires_run_in_a_pause(self, harness: Harness) -> None:
         await harness.join("a")
         await harness.define("job", every(minutes=1))
@@ -1261,6 +1277,15 @@ class MisfireRules:
         assert (row.state, row.reason, row.count) == (State.MISSED, Reason.CATCH_UP_LIMIT, 50)
         assert len(reply.claims) == 100
         assert reply.claims[0].fire.due_at == row.last_due + timedelta(minutes=1)
+
+    async def test_all_is_bounded_also_when_they_were_planned_one_by_one(self, down: Harness) -> None:
+        await down.define("job", every(seconds=1), misfire="all", overlap="allow(500)")
+        for _ in range(4):
+            await down.fall_due(50)
+        reply = await down.ask("a", room=500)
+        assert len(reply.claims) == 100
+        (row,) = reply.closed
+        assert (row.reason, row.count) == (Reason.CATCH_UP_LIMIT, 100)
 
     async def test_a_backlog_that_finds_no_room_is_coalesced_into_the_newest(self, down: Harness) -> None:
         await down.define("job", every(minutes=1))
@@ -1427,6 +1452,18 @@ class RowRules:
         await harness.ask("a")
         rows = await harness.fires("job", State.SKIPPED)
         assert [(row.reason, row.count) for row in rows] == [(Reason.OVERLAP, 1), (Reason.PAUSED, 1)]
+
+    async def test_the_same_fate_through_another_fire_is_another_row(self, harness: Harness) -> None:
+        await harness.join("a")
+        await harness.define("job", every(minutes=1))
+        for name in ("first", "second"):
+            await harness.trigger("job", name)
+            manual = await harness.claim("a")
+            await harness.fall_due()
+            await harness.ask("a")
+            await harness.settle(manual)
+        rows = await harness.fires("job", State.SKIPPED)
+        assert [(row.refers_to, row.count) for row in rows] == [("job!first", 1), ("job!second", 1)]
 
     async def test_a_row_never_reaches_across_a_started_fire(self, harness: Harness) -> None:
         await harness.join("a")
@@ -2131,6 +2168,8 @@ class LedgerRules:
         await harness.define("job", every(minutes=2))
         await harness.advance(100)
         await harness.define("job", every(minutes=3))
+        await harness.store.prune(1000)
+        assert len(await harness.store.history("job")) == 3
         await harness.store.prune(50)
         events = await harness.store.history("job")
         assert [event.trigger and event.trigger["seconds"] for event in events] == [120, 180]

@@ -12,10 +12,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from fencepost.clock import Moment
-from fencepost.model import JobRecord, Overlap, ReplicaRecord, State
+from fencepost.model import Overlap, ReplicaRecord, State
 from fencepost.replica import Replica
 from fencepost.store import operations as operations_module
 from fencepost.store.base import Claimed, Suspect, Update
@@ -119,10 +120,10 @@ def expiry_by_observation_alone() -> list[Patch]:
 
 @mutant
 def no_withdrawal_on_a_changed_trigger() -> list[Patch]:
-    def keep(self: StoreState, at: Moment, record: JobRecord) -> None:
+    def keep(self: StoreState, job_id: str, now: datetime) -> None:
         return None
 
-    return [(StoreState, "_withdraw", keep)]
+    return [(StoreState, "withdraw_planned", keep)]
 
 
 @mutant

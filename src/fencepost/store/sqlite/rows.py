@@ -34,7 +34,8 @@ class SqliteRows(StoreState):
         self._db = db
         self._names = names
         self._jobs_loaded: dict[str, JobRecord | None] = {}
-        self._live_loaded: set[str] = set()
+        self._live_loaded: dict[str, int] = {}
+        """By job: up to which due time."""
         self._changed_fires: dict[str, FireRecord | None] = {}
         self._changed_jobs: dict[str, tuple[int | None, int | None]] = {}
         self._replicas_loaded: dict[str, ReplicaRecord] | None = None
@@ -169,9 +170,24 @@ class SqliteRows(StoreState):
             super().drop_fire(fire)
         self._changed_fires[fire.key] = None
 
-    def open_fires(self, job_id: str) -> list[FireRecord]:
-        self._load_live(job_id)
-        return super().open_fires(job_id)
+    def due_fires(self, job_id: str, now: datetime) -> list[FireRecord]:
+        self._load_live(job_id, now)
+        return super().due_fires(job_id, now)
+
+    def next_planned(self, job_id: str, now: datetime) -> datetime | None:
+        query = "select min(due_at) from {fires} where job_id = ? and finished_at is null and due_at > ?"
+        stored = self._one(query, job_id, micros(now))[0]
+        fresh = super().next_planned(job_id, now)
+        return min((when for when in (_moment(stored), fresh) if when), default=None)
+
+    def withdraw_planned(self, job_id: str, now: datetime) -> None:
+        super().withdraw_planned(job_id, now)
+        self._do(
+            "delete from {fires} where job_id = ? and state = 'pending' and scheduled and due_at > ?"
+            " and finished_at is null",
+            job_id,
+            micros(now),
+        )
 
     def active_fires(self, job_id: str) -> list[FireRecord]:
         self._load_live(job_id)
@@ -215,11 +231,16 @@ class SqliteRows(StoreState):
         )
         return gone
 
-    def _load_live(self, job_id: str) -> None:
-        if job_id not in self._live_loaded:
-            self._live_loaded.add(job_id)
-            query = f"select {_FIRE_COLUMNS} from {{fires}} where job_id = ? and finished_at is null"
-            self._load_fires(self._all(query, job_id))
+    def _load_live(self, job_id: str, now: datetime | None = None) -> None:
+        """What is active, and what has fallen due. Fires planned ahead stay where they are."""
+        due, loaded = micros(now) if now else 0, self._live_loaded.get(job_id)
+        if loaded is None or due > loaded:
+            self._live_loaded[job_id] = due
+            live = f"select {_FIRE_COLUMNS} from {{fires}} where job_id = ? and finished_at is null"
+            which = (
+                "due_at <= ?" if loaded is not None else "(due_at <= ? or state in ('running', 'waiting'))"
+            )
+            self._load_fires(self._all(f"{live} and {which}", job_id, due))
 
     def _load_fires(self, rows: Iterable[Any]) -> None:
         for row in rows:

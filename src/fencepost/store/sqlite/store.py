@@ -242,7 +242,7 @@ class SqliteStore(Store):
         the rollback journal is used. The mode of a database that others use as well is theirs to choose."""
         if self._patiently(db, FOREIGN_TABLES).fetchone() is not None:
             return
-        mode = "wal" if wal_is_sound(sqlite3.sqlite_version_info) else "truncate"
+        mode = "wal" if wal_is_sound(sqlite3.sqlite_version_info) else "persist"
         self._patiently(db, f"pragma journal_mode = {mode}")
 
     def _notice_reboot(self, db: sqlite3.Connection) -> None:

@@ -1,0 +1,39 @@
+"""What the tests of the command run."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fencepost import Scheduler, cron, every
+
+scheduler = Scheduler("memory://")
+not_a_scheduler = {"a": 1}
+
+
+class Deep:
+    scheduler = scheduler
+
+
+@scheduler.job(every(seconds=0.1), id="tick")
+def tick() -> None:
+    print("tick", flush=True)
+
+
+@scheduler.job(cron("30 2 * * *", tz="Europe/Zurich"), id="nightly")
+async def nightly() -> None:
+    pass
+
+
+@scheduler.task(id="by_hand")
+def by_hand() -> None:
+    pass
+
+
+slow = Scheduler("memory://")
+
+
+@slow.job(every(seconds=0.1), id="slow")
+async def slow_job() -> None:
+    print("started", flush=True)
+    await asyncio.sleep(0.5)
+    print("finished", flush=True)

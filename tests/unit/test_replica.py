@@ -1,0 +1,387 @@
+"""The loops of a replica: their skeleton, outages of the store, and claims whose replies went astray."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from fencepost.errors import StoreUnavailable
+from fencepost.host import InlineHost
+from fencepost.model import Job, State, manual_key
+from fencepost.replica import Identity, Replica
+from fencepost.service import Service
+from fencepost.settings import Settings
+from fencepost.store.base import ClaimRequest, NewFire
+from fencepost.store.memory import MemoryStore
+from fencepost.tasks import Registry
+from fencepost.testing.virtual import WorldClock
+from fencepost.testing.world import EPOCH, Process, World
+from fencepost.triggers import every
+from tests.unit.apps.cluster import HEARTBEAT, TTL, Cluster
+
+# The skeleton
+
+
+class Scripted(Service):
+    """Notes when it is called, and does what the script says."""
+
+    def __init__(self, world, script=None, shortest=0.005):
+        self.world = world
+        self.process = Process(world)
+        self.outages = []
+        super().__init__(self)  # it is its own replica as well
+        self.shortest = shortest
+        self.calls = []
+        self.script = script or (lambda number: None)
+        self.id = "scripted"
+        self.task = self.process.create_task(self.run())
+
+    async def step(self):
+        self.calls.append(self.world.now)
+        answer = self.script(len(self.calls))
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def store_failed(self, error):
+        self.outages.append(str(error))
+
+    def backoff(self, failures):
+        return 100.0 * failures
+
+
+def test_a_service_steps_when_it_asked_to_and_sleeps_otherwise():
+    world = World()
+    service = Scripted(world, lambda number: 2.0 if number < 4 else None)
+    world.run_until(1000)
+    assert service.calls == [0.0, 2.0, 4.0, 6.0]
+
+
+def test_a_woken_service_steps_at_once_and_a_wake_during_its_step_is_not_lost():
+    world = World()
+    service = Scripted(world)
+    world.at(50.0, service.wake)
+    world.run_until(100)
+    assert service.calls == [0.0, 50.0]
+
+    async def step():
+        service.calls.append(world.now)
+        await asyncio.sleep(1)
+        return None
+
+    service.step = step
+    world.at(200.0, service.wake)
+    world.at(200.5, service.wake)
+    world.run_until(300)
+    assert service.calls == pytest.approx([0.0, 50.0, 200.0, 201.005])
+
+
+def test_however_often_it_is_woken_a_service_keeps_its_shortest_interval():
+    world = World()
+    service = Scripted(world, shortest=0.1)
+    for millisecond in range(1000):
+        world.at(10 + millisecond / 1000, service.wake)
+    world.run_until(20)
+    within = [moment for moment in service.calls if moment >= 10]
+    assert 9 <= len(within) <= 12
+    assert all(later - earlier >= 0.0999 for earlier, later in pairwise(within))
+
+
+def test_a_service_that_wants_its_turn_at_once_does_not_spin():
+    world = World()
+    service = Scripted(world, lambda number: 0.0, shortest=0.5)
+    world.run_until(10)
+    assert len(service.calls) <= 21
+
+
+def test_a_store_that_does_not_answer_puts_a_service_off_longer_each_time_and_success_forgives():
+    world = World()
+    answers = {
+        1: StoreUnavailable("down"),
+        2: StoreUnavailable("still"),
+        3: 10.0,
+        4: StoreUnavailable("again"),
+    }
+    service = Scripted(world, answers.get)
+    world.run_until(1000)
+    assert service.calls == pytest.approx([0, 100, 300, 310, 410])
+    assert service.outages == ["down", "still", "again"]
+
+
+def test_an_unexpected_error_is_logged_and_does_not_end_a_service(caplog):
+    world = World()
+    service = Scripted(world, lambda number: ZeroDivisionError("oops") if number < 3 else None)
+    world.run_until(1000)
+    assert service.calls == pytest.approx([0, 100, 300])
+    assert caplog.text.count("unexpected error in scripted; trying again") == 2
+    assert not service.outages
+
+
+def test_a_stopped_service_ends():
+    world = World()
+    service = Scripted(world)
+    world.at(5, service.stop)
+    world.run_until(6)
+    assert service.task.done()
+    assert service.calls == [0.0]
+
+
+def idle_replica(**settings) -> Replica:
+    clock = WorldClock(World())
+    return Replica(
+        store=MemoryStore(clock),
+        clock=clock,
+        settings=Settings(**settings),
+        registry=Registry(),
+        host=InlineHost(),
+        identity=Identity("me", "me", 1),
+        chance=random.Random(1),
+    )
+
+
+def test_an_idle_replica_backs_off_from_one_second_to_sixty():
+    replica = idle_replica()
+    for failures, longest in [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (8, 60), (5000, 60)]:
+        delays = [replica.backoff(failures) for _ in range(200)]
+        assert 0.75 * longest <= min(delays)
+        assert 0.95 * longest <= max(delays) <= longest
+
+
+def test_a_replica_that_holds_claims_or_owes_an_answer_backs_off_by_half_a_heartbeat_at_the_most():
+    replica = idle_replica()
+    replica.runs["key"] = object()
+    assert max(replica.backoff(failures) for failures in range(1, 100)) <= 5.0
+    assert replica.backoff(1) <= 1.0
+    replica.runs.clear()
+    assert replica.backoff(20) > 40
+    replica.settler.put(object(), lambda accepted: None)
+    assert replica.backoff(20) <= 5.0
+
+
+def test_nobody_backs_off_for_longer_than_two_terms_last():
+    replica = idle_replica(leader_ttl=4, heartbeat=1)
+    assert max(replica.backoff(failures) for failures in range(1, 100)) <= 8.0
+
+
+# Outages
+
+
+def job() -> Job:
+    return Job("job", "body", every(seconds=10, anchor=EPOCH))
+
+
+def test_a_store_that_is_down_at_the_start_is_waited_for():
+    cluster = Cluster(remote=True)
+    cluster.network.store_is_up = False
+    member = cluster.add(job())
+    cluster.run(15)
+    assert not member.replica.is_ready
+    assert len(member.told("store.degraded")) == 1
+    cluster.network.store_is_up = True
+    cluster.until(lambda: member.replica.is_ready, 2 * TTL + 2)
+    assert len(member.told("store.recovered")) == 1
+    cluster.run(60)
+    assert len(member.told("store.degraded")) == 1
+    assert len(cluster.starts) >= 5
+
+
+def test_each_outage_is_told_once_and_its_end_once():
+    cluster = Cluster(remote=True)
+    member = cluster.add(job())
+    cluster.run(5)
+    assert not member.told("store.degraded")
+    for outage in (1, 2):
+        cluster.network.store_is_up = False
+        cluster.run(40)
+        assert len(member.told("store.degraded")) == outage
+        cluster.network.store_is_up = True
+        cluster.run(40)
+        assert len(member.told("store.recovered")) == outage
+    assert set(cluster.starts.values()) == {1}
+
+
+def test_what_fell_due_in_an_outage_is_accounted_for_after_it():
+    cluster = Cluster(remote=True)
+    cluster.add(job())
+    cluster.run(25)
+    cluster.network.store_is_up = False
+    cluster.run(100)
+    cluster.network.store_is_up = True
+    cluster.run(36)
+    rows = cluster.fires("job")
+    assert sum(fire.count for fire in rows) == 16
+    assert all(fire.state.final for fire in rows)
+    assert [(fire.state, fire.reason) for fire in rows if fire.state is not State.SUCCEEDED] == [
+        (State.MISSED, "coalesced")
+    ]
+
+
+def test_a_run_goes_on_through_an_outage_shorter_than_its_ttl_and_its_result_is_accepted():
+    async def body(fire):
+        await asyncio.sleep(8)
+
+    cluster = Cluster(remote=True)
+    member = cluster.add(job(), body=body)
+    cluster.add(job(), body=body)
+    cluster.run(12)
+    cluster.network.store_is_up = False
+    cluster.run(4)
+    cluster.network.store_is_up = True
+    cluster.run(15)
+    [first] = cluster.fires("job")[:1]
+    assert (first.state, first.attempt) == (State.SUCCEEDED, 1)
+    assert not member.told("fenced")
+
+
+# Claims
+
+
+def test_a_claim_whose_reply_was_lost_is_repeated_under_its_number_and_starts_once():
+    cluster = Cluster(remote=True)
+    cluster.add(job())
+    claims = []
+
+    def lose_the_first(process, name, args, reply):
+        if name == "claim_fires" and reply.claims:
+            claims.append((args[0].number, [(claim.fire.key, claim.fire.token) for claim in reply.claims]))
+            cluster.network.weather.lose_reply = 1.0 if len(claims) == 1 else 0.0
+
+    cluster.network.on_commit = lose_the_first
+    cluster.run(19)
+    assert len(claims) == 2
+    assert claims[0] == claims[1]
+    [fire] = cluster.fires("job")
+    assert (fire.state, fire.token, fire.attempt) == (State.SUCCEEDED, 1, 1)
+    assert cluster.starts == {fire.key: 1}
+
+
+def test_a_claim_whose_reply_comes_too_late_is_given_back_and_never_started():
+    seen = []
+
+    async def body(fire):
+        seen.append((fire.key, fire.token, cluster.world.now))
+
+    cluster = Cluster(remote=True)
+    member = cluster.add(job(), body=body)
+
+    def lose_for_a_while(process, name, args, reply):
+        if name == "claim_fires" and reply.claims and not cluster.network.weather.lose_reply and not lost:
+            lost.append(reply.claims[0].fire.token)
+            cluster.network.weather.lose_reply = 1.0
+            cluster.world.at(cluster.world.now + 0.75 * TTL, fair)
+
+    def fair():
+        cluster.network.weather.lose_reply = 0.0
+
+    lost = []
+    cluster.network.on_commit = lose_for_a_while
+    cluster.run(19.9)
+    [fire] = cluster.fires("job")
+    assert lost == [1]
+    assert [(key, token) for key, token, _ in seen] == [(fire.key, 2)]
+    assert [each.outcome for each in fire.attempts] == ["given back", "succeeded"]
+    assert fire.attempt == 1  # the one given back had never started
+    assert not member.told("given_back")
+
+
+def test_a_claim_the_replica_never_heard_of_is_given_back_at_the_next_beat():
+    cluster = Cluster(remote=True)
+    member = cluster.add(Job("job", "body"))
+    cluster.run(3)
+    number = member.replica.worker.last_number
+    cluster.network.state.add_fire(cluster.network.moment(), NewFire(manual_key("job", "x"), "job"))
+    [claim] = cluster.ask("claim_fires", ClaimRequest("r0", number + 1, 10)).claims
+    assert not cluster.ask("claim_fires", ClaimRequest("r0", number + 2, 10)).claims
+    cluster.run(2.5 * HEARTBEAT + 2)
+    assert not member.replica.runs
+    cluster.run(HEARTBEAT)
+    [fire] = cluster.fires("job")
+    assert claim.fire.token == 1
+    assert (fire.state, fire.token, fire.attempt) == (State.SUCCEEDED, 2, 1)
+    assert cluster.starts == {fire.key: 1}
+
+
+def test_a_fenced_run_is_told_and_its_result_is_refused():
+    seen = []
+
+    async def body(fire):
+        try:
+            while cluster.world.now < 100:
+                await asyncio.sleep(0.5)
+                seen.append((cluster.world.now, fire.fenced_out))
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            return  # as if it had succeeded
+
+    cluster = Cluster(remote=True)
+    once = Job("job", "body", every(seconds=10, anchor=EPOCH, end=EPOCH + timedelta(seconds=10)))
+    first = cluster.add(once, body=body)
+    cluster.run(12)
+    second = cluster.add(once, body=body)
+    cluster.run(1)
+    assert not any(fenced for _, fenced in seen)
+    cluster.network.cut_off.add("r0")
+    cut_at = cluster.world.now
+    cluster.run(5 * HEARTBEAT + TTL)
+    told = [moment for moment, fenced in seen if fenced]
+    assert cut_at < told[0] <= cut_at + TTL  # told although the store is out of reach
+    assert "cancelled" not in seen  # but not ended: nothing is confirmed
+    [fire] = cluster.fires("job")
+    assert (fire.state, fire.reason) == (State.LOST, "its replica died in mid-run")
+    assert second.leads
+    cluster.network.cut_off.clear()
+    cluster.run(2 * TTL)
+    assert seen[-1] == "cancelled"
+    assert len(first.told("fenced")) == 1
+    assert not first.told("succeeded")
+    assert cluster.fires("job") == [fire]
+    assert not first.replica.runs
+
+
+def test_two_replicas_start_every_fire_once_on_a_bad_network():
+    cluster = Cluster(remote=True)
+    jobs = [Job(f"job{n}", "body", every(seconds=3, anchor=EPOCH)) for n in range(4)]
+    for _ in range(2):
+        cluster.add(*jobs)
+    cluster.run(2)
+    cluster.network.weather.lose_reply = 0.2
+    cluster.network.weather.lose_request = 0.2
+    cluster.run(120)
+    cluster.network.weather.lose_reply = cluster.network.weather.lose_request = 0.0
+    cluster.run(3 * TTL)
+    assert max(cluster.starts.values()) == 1
+    for job in jobs:
+        rows = cluster.fires(job.id)
+        assert sum(fire.count for fire in rows) == int(cluster.world.now // 3)
+        assert {fire.key for fire in rows if fire.state is State.SUCCEEDED} == {
+            key for key in cluster.starts if key.startswith(f"{job.id}@")
+        }
+
+
+def test_draining_claims_no_more_and_leaves_when_the_last_run_has_ended():
+    ended = []
+
+    async def body(fire):
+        await asyncio.sleep(8)
+        ended.append(cluster.world.now)
+
+    cluster = Cluster(drain_timeout=30)
+    member = cluster.add(job(), body=body)
+    cluster.run(11)
+    assert member.replica.runs
+    drained = member.process.create_task(member.replica.drain())
+    cluster.run(5)
+    assert not drained.done()
+    assert cluster.ask("roster").replicas[0].draining
+    cluster.run(30)
+    assert drained.done()
+    assert ended == pytest.approx([18.0], abs=0.1)
+    assert len(cluster.starts) == 1
+    assert cluster.fires("job")[0].state is State.SUCCEEDED
+    assert not cluster.ask("roster").replicas
+    assert member.told("replica.draining")
+    assert member.told("replica.left")
