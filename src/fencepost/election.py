@@ -2,7 +2,7 @@
 
 Not guaranteed: that only one replica believes to lead. A leader that was paused, or whose renewals are slow,
 may act beside its successor. Nothing unsafe follows, because every write of a leader compares and sets:
-plans on (version, cursor), sweeps on the term and the renewals it has seen, claims on the term. Leading
+plans on (version, cursor, until), sweeps on the term and the renewals it has seen, claims on the term. Leading
 only decides who does the work of planning and sweeping, and where `execute_on="leader"` jobs run.
 
 A term is trusted until `sent + 0.7 × TTL` on this replica's steady clock, counted from the moment the

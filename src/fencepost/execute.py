@@ -43,6 +43,8 @@ class Run:
         self.checkpointed = claim.fire.checkpoint is not None
         self.body: asyncio.Task[None] | None = None
         self.in_body = False
+        self.outlived = False
+        """The body goes on although the run has ended: a thread cannot be stopped."""
         self._trusted_until = start_before
 
     # What the body's side calls, from any thread.
@@ -158,7 +160,7 @@ def settlement(run: Run, ending: Ending, chance: random.Random) -> Update | None
             return GiveBack(run.key, run.token)
         if run.cause == "requested":
             return Settle(run.key, run.token, State.CANCELLED, Reason.REQUESTED)
-        if run.checkpointed:
+        if run.checkpointed and not run.outlived:
             return GiveBack(run.key, run.token, started=True)
         return Settle(run.key, run.token, State.CANCELLED, Reason.DRAIN_LIMIT)
     return _failure(run, run.claim.job, ending, chance)

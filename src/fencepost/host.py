@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -31,7 +30,6 @@ class ThreadedHost:
     def __init__(self, loop: asyncio.AbstractEventLoop, slots: int) -> None:
         self._loop = loop
         self._threads = ThreadPoolExecutor(slots, thread_name_prefix="fencepost-job")
-        self._lock = threading.Lock()
         self._detached = 0
 
     @property
@@ -86,22 +84,22 @@ class ThreadedHost:
             await asyncio.shield(ended)
         except asyncio.CancelledError:
             if not ended.done():
-                self._count_detached(1)
-                ended.add_done_callback(self._returned)
+                run.outlived = True
+                self._detached += 1
+                ended.add_done_callback(lambda _: self._returned(run, ended))
             raise
 
     def _entered(self, run: Run) -> None:
         run.enter()
-        entered(run.fire, run.task.function, run.task.keywords(run.fire))
+        result = entered(run.fire, run.task.function, run.task.keywords(run.fire))
+        if asyncio.iscoroutine(result):  # a lambda or a partial that turned out to be async
+            asyncio.run_coroutine_threadsafe(result, self._loop).result()
 
-    def _returned(self, ended: asyncio.Future[Any]) -> None:
-        self._count_detached(-1)
+    def _returned(self, run: Run, ended: asyncio.Future[Any]) -> None:
+        self._detached -= 1
         if not ended.cancelled():
             ended.exception()  # nobody waits for it any more
-
-    def _count_detached(self, by: int) -> None:
-        with self._lock:
-            self._detached += by
+        run.replica.worker.wake()
 
 
 def _hand_over(task: asyncio.Task[None], ended: asyncio.Future[None]) -> None:

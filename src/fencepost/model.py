@@ -259,7 +259,7 @@ class JobRecord:
     created_at: datetime
     changed_at: datetime
     version: int = 0
-    """Of the trigger: planning compares and sets (version, cursor)."""
+    """Of the trigger: planning compares and sets (version, cursor, until)."""
     segments: tuple[Segment, ...] = ()
     """Calendars not yet planned to their end, oldest first; usually exactly one."""
     revision: int | None = None

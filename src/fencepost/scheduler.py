@@ -23,7 +23,7 @@ from fencepost.events import OTHER_EVENTS, RUN_EVENTS, Event, Events, log_event
 from fencepost.execute import Host
 from fencepost.handle import Handle, SyncScheduler
 from fencepost.host import ThreadedHost
-from fencepost.model import FireRecord, Job, JobRecord, Json, checked_id, manual_key
+from fencepost.model import FireRecord, Job, JobRecord, Json, State, checked_id, manual_key
 from fencepost.replica import Identity, Replica
 from fencepost.settings import Settings, did_you_mean, redacted
 from fencepost.store.base import ChangeJob, FireQuery, NewFire, PutJob, Store
@@ -54,6 +54,7 @@ class Scheduler:
         self._given_store = store if isinstance(store, Store) else None
         self.events = Events()
         self.events.subscribe(log_event)
+        self.events.subscribe(self._hand_to_handlers)
         self.sync = SyncScheduler(self)
         self._registry = Registry()
         self._jobs: dict[str, Job] = {}
@@ -163,18 +164,25 @@ class Scheduler:
             yield
 
     def run(self, *, seconds: float | None = None) -> None:
-        """Take part until SIGTERM or SIGINT, or for so many seconds. Blocks."""
-        asyncio.run(self._run(seconds))
+        """Take part until SIGTERM or SIGINT, or for so many seconds. Blocks, stops gracefully, and raises
+        `KeyboardInterrupt` after a SIGINT."""
+        if asyncio.run(self._run(seconds)) == signal.SIGINT:
+            raise KeyboardInterrupt
 
-    async def _run(self, seconds: float | None) -> None:
+    async def _run(self, seconds: float | None) -> int | None:
         loop = asyncio.get_running_loop()
-        stop = asyncio.Event()
+        stop: asyncio.Future[int | None] = loop.create_future()
+
+        def end(number: int | None = None) -> None:
+            if not stop.done():
+                stop.set_result(number)
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, end, number)
         async with self:
             if seconds is not None:
-                loop.call_later(seconds, stop.set)
-            await stop.wait()
+                loop.call_later(seconds, end)
+            return await stop
 
     # --- acting on jobs and fires -----------------------------------------------------------------------
 
@@ -249,8 +257,12 @@ class Scheduler:
         job = self._job(task, checked_id(id, "job id"), trigger, policies)
         store = await self._ready_store()
         [put] = await store.put_jobs([PutJob(job, self.settings.revision, replace=replace)])
-        if put.refused:
+        if put.outcome == "exists":
             raise UsageError(f"job {id!r} is there already and differs; pass replace=True")
+        if put.refused:
+            raise UsageError(
+                f"job {id!r} was not replaced: {put.outcome}, a live replica has a newer definition"
+            )
 
     async def do_change(
         self, what: Callable[..., Any] | str, kind: str, reason: str = "", until: datetime | None = None
@@ -268,6 +280,8 @@ class Scheduler:
         fire = await store.cancel_fire(key)
         if fire is None:
             raise UsageError(f"there is no fire {key!r}")
+        if fire.state is State.PENDING and fire.scheduled:
+            raise UsageError(f"{key} is not due yet; pause its job to keep it from running")
         return fire
 
     async def do_find(self, key: str) -> FireRecord | None:
@@ -287,6 +301,8 @@ class Scheduler:
         """A replica of this scheduler's jobs. For `start`, and for tests that own the time: there the
         caller's loop is the control loop as well (`inline`)."""
         self._inline = inline
+        if inline:
+            self._host_loop = asyncio.get_running_loop()
         self._replica = Replica(
             store=store,
             clock=clock,
@@ -336,8 +352,6 @@ class Scheduler:
     async def _bring_up(self, store: Store, host: Host) -> None:
         failures = 0
         replica = self.replica_on(store, SystemClock(), host)
-        if self._handlers:
-            self.events.subscribe(self._hand_to_handlers)
         while True:
             try:
                 await store.open()
@@ -358,7 +372,7 @@ class Scheduler:
         return store
 
     def _hand_to_handlers(self, event: Event) -> None:
-        if self._host_loop is not None and not self._host_loop.is_closed():
+        if self._handlers and self._host_loop is not None and not self._host_loop.is_closed():
             self._host_loop.call_soon_threadsafe(self._call_handlers, event)
 
     def _call_handlers(self, event: Event) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from fencepost.store.base import (
 )
 from fencepost.store.memory import MemoryStore
 from fencepost.testing.comparison import Mismatch, compare, differences
-from fencepost.testing.conformance import HandClock, Harness, StoreConformance
+from fencepost.testing.conformance import NOON, HandClock, Harness, StoreConformance
 
 SEEDS = 20
 STEPS = 200
@@ -136,6 +137,10 @@ async def test_it_needs_a_clock_that_can_be_read() -> None:
         await compare(replace(harness_of(), moment=None), 1)
 
 
+def row_of(**fields: Any) -> FireRecord:
+    return FireRecord("key", "job", NOON, **fields)
+
+
 @pytest.mark.parametrize(
     ("expected", "answered", "difference"),
     [
@@ -148,6 +153,13 @@ async def test_it_needs_a_clock_that_can_be_read() -> None:
         ({"a": {"b": 1}}, {"a": {"b": True}}, "reply['a']['b'] is True, not 1"),
         ({"a": 1}, {}, "reply is {}, not {'a': 1}"),
         (Claimed(wake_in=1.0), Claimed(wake_in=None), "reply.wake_in is None, not 1.0"),
+        (row_of(reason=Reason.PAUSED), row_of(reason="paused"), None),
+        (row_of(reason=Reason.PAUSED), row_of(reason="pause"), "reply.reason is 'pause', not 'paused'"),
+        (
+            row_of(state=State.LOST),
+            row_of(state="lost"),
+            "reply.state is 'lost', not <State.LOST: 'lost'>",
+        ),
         (Claimed(), None, "reply is None, not Claimed(claims=(), closed=(), wake_in=None)"),
     ],
 )

@@ -81,6 +81,15 @@ def test_a_hint_reaches_another_event_loop_in_another_thread() -> None:
     assert hinted == [True]
 
 
+async def test_a_hint_reaches_everybody() -> None:
+    store = MemoryStore()
+    await store.put_jobs([PutJob(job_of("job"))])
+    waiting = [asyncio.create_task(store.wait(10)) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    await store.add_fire(NewFire("job!now", "job"))
+    assert await asyncio.wait_for(asyncio.gather(*waiting), 5) == [True, True, True]
+
+
 def test_a_loop_that_has_ended_gets_no_hint() -> None:
     store = MemoryStore()
     asyncio.run(store.put_jobs([PutJob(job_of("job"))]))

@@ -1,6 +1,8 @@
 """Bugs found while writing the tests beside this file. Each case fails until its bug is mended; then it may
 move to the file of its subject."""
 
+# mypy: no-check-untyped-defs
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,7 @@
 """The loops of a replica: their skeleton, outages of the store, and claims whose replies went astray."""
 
+# mypy: no-check-untyped-defs
+
 from __future__ import annotations
 
 import asyncio

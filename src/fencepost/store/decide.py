@@ -53,6 +53,9 @@ def decide(view: JobView, now: datetime, room: int) -> Decision:
     """What to do with `view`'s fires for a caller with `room` free slots."""
     decision = Decision()
     candidates = _outside_gaps(view, decision)
+    if view.record.paused_at(now):
+        # What fell due before the pause waits for its end: while it lasts nothing scheduled starts.
+        candidates = [fire for fire in candidates if not fire.scheduled]
     candidates = _after_misfire(view, candidates, now, decision)
     _claim_again(view, now, room, decision)
     _claim_or_overlap(view, candidates, room, decision)
@@ -108,7 +111,7 @@ def _after_misfire(
 
 def _claim_again(view: JobView, now: datetime, room: int, decision: Decision) -> None:
     """Retries, reruns and fires given back: decided once, so no policy looks at them again. A pause holds
-    scheduled ones until it ends."""
+    them as well."""
     paused = view.record.paused_at(now) is not None
     for fire in view.active:
         if fire.state is not State.WAITING or fire.not_before is None or fire.not_before > now:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from fencepost.clock import Moment
-from fencepost.model import FireRecord, JobRecord, Reason, State
+from fencepost.model import FireRecord, Gap, JobRecord, Reason, State
 from fencepost.store.base import FireQuery
 from fencepost.store.decide import Closing, JobView
 from fencepost.store.rows import Rows
@@ -75,24 +75,24 @@ class Ledger(Rows):
         """When this job's fires next need a decision. A fire that waits for its turn, or for the planner,
         needs none: the step that ends the wait calls this again."""
         looks: list[datetime] = []
-        active = self.active_fires(record.id)
-        pause = record.paused_at(at.wall)
+        active, pause = self.active_fires(record.id), record.paused_at(at.wall)
         for fire in active:
             if fire.state is State.WAITING and fire.not_before is not None:
-                if pause is None or not fire.scheduled:
-                    looks.append(fire.not_before)
-                elif pause.until is not None:
-                    looks.append(max(fire.not_before, pause.until))
+                looks += _unless_held(fire, fire.not_before, pause)
         full = len(active) >= record.job.overlap.at_once
-        fresh: list[datetime] = []
+        fresh: list[FireRecord] = []
         for fire in self.due_fires(record.id, at.wall):
             if fire.scheduled and fire.state is State.PENDING:
-                fresh.append(fire.due_at)
+                fresh.append(fire)
             elif not full:
-                looks.append(fire.due_at)
-        if fresh and record.behind_at(at.wall) and at.wall - fresh[0] > record.job.misfire_after:
+                looks += _unless_held(fire, fire.due_at, pause)
+        if fresh and record.behind_at(at.wall) and at.wall - fresh[0].due_at > record.job.misfire_after:
             fresh = []  # a backlog is decided when the planner has caught up
-        planned = fresh[0] if fresh else self.next_planned(record.id, at.wall)
+        for fire in fresh:
+            looks += (
+                [fire.due_at] if record.paused_at(fire.due_at) else _unless_held(fire, fire.due_at, pause)
+            )
+        planned = self.next_planned(record.id, at.wall)
         return min([*looks, planned] if planned else looks, default=None)
 
     def _view(self, at: Moment, record: JobRecord) -> JobView:
@@ -109,6 +109,13 @@ class Ledger(Rows):
         record = self.job(id)
         assert record is not None, "a fire's job is never forgotten"
         return record
+
+
+def _unless_held(fire: FireRecord, when: datetime, pause: Gap | None) -> list[datetime]:
+    """When to look at it: a pause holds what is scheduled until it ends, if it ends by itself."""
+    if pause is None or not fire.scheduled:
+        return [when]
+    return [max(when, pause.until)] if pause.until is not None else []
 
 
 def later(record: JobRecord, due_at: datetime) -> datetime:

@@ -278,9 +278,8 @@ class Operations(Calendars):
             ended = fire.ended(at.wall, "retry", update.error)
             self._wait_again(at, ended, at.wall + timedelta(seconds=update.delay), settled=update.token)
         elif isinstance(update, GiveBack):
-            ended = fire.ended(at.wall, "given back")
-            if not update.started:
-                ended = replace(ended, attempt=fire.attempt - 1)
+            # Nobody failed: what was given back does not count as an attempt.
+            ended = replace(fire.ended(at.wall, "given back"), attempt=fire.attempt - 1)
             self._wait_again(at, ended, at.wall, settled=update.token)
             self.hinted = True
         return True

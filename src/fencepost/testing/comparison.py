@@ -400,11 +400,11 @@ def differences(expected: Any, answered: Any, path: str) -> Iterator[str]:
             yield f"{path} is {answered!r}, not {expected!r}"
     elif is_dataclass(expected) and type(expected) is type(answered):
         for each in fields(expected):
-            name = each.name
-            yield from differences(getattr(expected, name), getattr(answered, name), f"{path}.{name}")
-    elif (
-        isinstance(expected, Mapping) and isinstance(answered, Mapping) and expected.keys() == answered.keys()
-    ):
+            one, other = getattr(expected, each.name), getattr(answered, each.name)
+            if "str" in str(each.type) and isinstance(one, str) and isinstance(other, str):
+                one, other = str(one), str(other)  # a reason is text, whether or not it is one of ours
+            yield from differences(one, other, f"{path}.{each.name}")
+    elif _is_mapping(expected) and _is_mapping(answered) and expected.keys() == answered.keys():
         for key in expected:
             yield from differences(expected[key], answered[key], f"{path}[{key!r}]")
     elif _is_list(expected) and _is_list(answered) and len(expected) == len(answered):
@@ -412,6 +412,10 @@ def differences(expected: Any, answered: Any, path: str) -> Iterator[str]:
             yield from differences(one, other, f"{path}[{n}]")
     elif type(expected) is not type(answered) or expected != answered:
         yield f"{path} is {answered!r}, not {expected!r}"
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
 
 
 def _is_list(value: Any) -> bool:
