@@ -18,7 +18,8 @@ def declared_job(task: Task, id: str, trigger: Any, policies: Mapping[str, Any])
         if name not in _READERS:
             raise ConfigurationError(f"job {id}: there is no {name!r}{did_you_mean(name, _READERS)}")
     values = {name: _READERS[name](value) for name, value in policies.items()}
-    values["args"] = task.check(values.get("args") or {}, f"job {id}")
+    args = values.get("args")
+    values["args"] = task.check({} if args is None else args, f"job {id}")
     return Job(id=id, target=task.name, trigger=as_trigger(trigger), **values)
 
 

@@ -101,9 +101,9 @@ class Run:
 class Host(Protocol):
     """Where bodies run."""
 
-    async def call(self, run: Run) -> None:
-        """Call `run.enter()`, then the body, and return when it has ended; raise what it raised. When
-        cancelled, cancel the body and wait for its end, unless it cannot be told (a thread)."""
+    async def call(self, run: Run) -> BaseException | None:
+        """Call `run.enter()`, then the body, and return what it raised when it has ended. When cancelled,
+        cancel the body and wait for its end, unless it cannot be told (a thread)."""
 
     @property
     def detached(self) -> int:
@@ -131,21 +131,17 @@ async def attempt(run: Run, host: Host) -> Ending:
     try:
         async with limit:
             run.in_body = True
-            await host.call(run)
-    except NotStarted:
-        return Ending("not started")
-    except asyncio.CancelledError as error:
-        if run.cause is None:
-            return Ending("raised", error)
-        return Ending("cancelled")
-    except BaseException as error:
-        if limit.expired():
-            run.fire._end("fenced")
-            return Ending("timed out", error)
-        return Ending("raised", error)
+            error = await host.call(run)
+    except TimeoutError as expired:
+        run.fire._end("fenced")
+        return Ending("timed out", expired)
+    except asyncio.CancelledError as cancelled:
+        return Ending("cancelled") if run.cause else Ending("raised", cancelled)
     finally:
         run.in_body = False
-    return Ending("returned")
+    if isinstance(error, NotStarted):
+        return Ending("not started")
+    return Ending("raised", error) if error is not None else Ending("returned")
 
 
 def settlement(run: Run, ending: Ending, chance: random.Random) -> Update | None:
@@ -179,5 +175,8 @@ def _failure(run: Run, job: Job, ending: Ending, chance: random.Random) -> Updat
 
 
 def _told(error: BaseException | None) -> str:
-    text = "".join(traceback.format_exception(error)) if error else ""
+    try:
+        text = "".join(traceback.format_exception(error)) if error else ""
+    except Exception:  # an exception may be broken itself; the run has failed all the same
+        text = f"{type(error).__name__} (it cannot be shown)"
     return text if len(text) <= ERROR_LIMIT else "…" + text[-ERROR_LIMIT:]

@@ -140,8 +140,8 @@ class Job:
             raise ConfigurationError(f"job {self.id}: misfire_after must be above 0 and at most a year")
         if self.timeout is not None and self.timeout <= timedelta(0):
             raise ConfigurationError(f"job {self.id}: timeout must be above 0; leave it out for no limit")
-        if not 1 <= self.crash_attempts <= 100:
-            raise ConfigurationError(f"job {self.id}: crash_attempts must be between 1 and 100")
+        if type(self.crash_attempts) is not int or not 1 <= self.crash_attempts <= 100:
+            raise ConfigurationError(f"job {self.id}: crash_attempts must be a number between 1 and 100")
         json_value(dict(self.args), f"arguments of job {self.id}")
 
     @property
@@ -235,6 +235,8 @@ class Segment:
     cursor: datetime
     next_at: datetime | None
     until: datetime | None = None
+    removed: bool = False
+    """Its job was removed: what it still owes is cancelled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from fencepost.events import Event, Events
 from fencepost.execute import Host, Run, execute
 from fencepost.heart import Heart
 from fencepost.janitor import Janitor
-from fencepost.model import FireRecord, Job
+from fencepost.model import FireRecord, Job, Reason, State
 from fencepost.planner import Planner
 from fencepost.service import Service
 from fencepost.settings import Settings
@@ -154,6 +154,8 @@ class Replica:
         except StoreUnavailable as error:
             log.warning("%s could not say good-bye (%s); its presence expires by itself", self.id, error)
         else:
+            if self.leadership.lease.holder == self.id:
+                self.tell("leader.resigned", detail=f"term {self.leadership.lease.term}")
             self.tell("replica.left")
 
     def _patience(self) -> float:
@@ -172,7 +174,12 @@ class Replica:
     async def _carry_out(self, run: Run) -> None:
         if run.cause is None:
             self.tell("started", run.claim.fire)
-        update = await execute(run, self.host, self.chance)
+        try:
+            update = await execute(run, self.host, self.chance)
+        except Exception as error:
+            # Not the body's fault, but without an outcome its claim would be renewed for ever.
+            log.exception("%s: %s could not be carried out", self.id, run.key)
+            update = Settle(run.key, run.token, State.FAILED, Reason.RAISED, repr(error)[:500])
         if update is None:
             self._forget(run)
             return
@@ -285,6 +292,7 @@ class Listener(Service):
     """Hints from the store. They only save time: polling alone is correct."""
 
     async def step(self) -> float | None:
-        if await self.replica.store.wait(self.replica.settings.horizon.total_seconds() / 2):
+        # No pause between two waits: a hint that nobody waits for is lost.
+        while await self.replica.store.wait(self.replica.settings.horizon.total_seconds() / 2):
             self.replica.wake_all()
         return 0.0

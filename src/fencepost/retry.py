@@ -28,7 +28,11 @@ class Retry:
 
     def __post_init__(self) -> None:
         given: Any = self.on
-        several = (given,) if isinstance(given, str | type) else given
+        several = given if isinstance(given, tuple | list) else (given,)
+        for name in ("attempts", "first", "factor", "cap", "jitter"):
+            value, kind = getattr(self, name), int if name == "attempts" else int | float
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise ConfigurationError(f"Retry({name}={value!r}): give a number")
         object.__setattr__(self, "on", tuple(_exception_name(each) for each in several))
         if not 1 <= self.attempts <= 1000:
             raise ConfigurationError(f"Retry(attempts={self.attempts}): give a number between 1 and 1000")
@@ -52,7 +56,8 @@ class Retry:
     def covers(self, error: BaseException) -> bool:
         if not self.on:
             return True
-        return any(_exception_name(cls) in self.on or cls.__name__ in self.on for cls in type(error).__mro__)
+        kinds = [kind for kind in type(error).__mro__ if issubclass(kind, BaseException)]
+        return any(_exception_name(kind) in self.on or kind.__name__ in self.on for kind in kinds)
 
     def to_json(self) -> dict[str, Any]:
         return {

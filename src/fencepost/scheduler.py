@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import inspect
 import logging
 import os
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 
 from fencepost.clock import Clock, SystemClock
 from fencepost.control import ControlThread
-from fencepost.declare import declared_job
+from fencepost.declare import as_trigger, declared_job
 from fencepost.errors import AnotherRunIsActive, ConfigurationError, StoreUnavailable, UsageError
 from fencepost.events import OTHER_EVENTS, RUN_EVENTS, Event, Events, log_event
 from fencepost.execute import Host
@@ -49,6 +50,8 @@ class Scheduler:
     ) -> None:
         """`store` is a URL or a store; without one `FENCEPOST_STORE` decides. `settings`: any other setting,
         such as `heartbeat="5s"`; it wins over the environment."""
+        if store is not None and not isinstance(store, str | Store):
+            raise ConfigurationError(f'store={store!r}: give a URL such as "sqlite:///app.db", or a Store')
         url = store if isinstance(store, str) else None
         self.settings = Settings.load(store=url, namespace=namespace, slots=slots, **settings)
         self._given_store = store if isinstance(store, Store) else None
@@ -77,9 +80,11 @@ class Scheduler:
         `crash_attempts`, `execute_on`.
         """
 
+        calendar = as_trigger(trigger)
+
         def declare(function: F) -> F:
             task = self._registry.add(Task.of(function, id))
-            self._declare(self._job(task, task.name, trigger, policies))
+            self._declare(self._job(task, task.name, calendar, policies))
             return function
 
         return declare
@@ -95,6 +100,10 @@ class Scheduler:
     def on(self, *kinds: str) -> Callable[[F], F]:
         """Call this function with every event of these kinds; without kinds, with all."""
         for kind in kinds:
+            if not isinstance(kind, str):
+                raise ConfigurationError(
+                    'name the events: @scheduler.on("failed", "lost"), or @scheduler.on()'
+                )
             if kind not in RUN_EVENTS + OTHER_EVENTS:
                 hint = did_you_mean(kind, RUN_EVENTS + OTHER_EVENTS)
                 raise ConfigurationError(f"there is no event {kind!r}{hint}")
@@ -115,6 +124,19 @@ class Scheduler:
         """Which store, without its secrets."""
         return type(self._given_store).__name__ if self._given_store else redacted(self.settings.store_url())
 
+    @property
+    def store(self) -> Store:
+        """The store this scheduler uses, opened or not. It belongs to the control loop: nothing else may await
+        its methods, except a process that takes no part and reads it on a loop of its own (the command line)."""
+        return self._open_store()
+
+    def only(self, task: str) -> None:
+        """Take part for this task alone (`fencepost trigger --here`). Before the start."""
+        known = self._registry.get(task)
+        self._registry = Registry()
+        self._registry.add(known)
+        self._jobs = {id: job for id, job in self._jobs.items() if job.target == task}
+
     # --- life -----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -134,6 +156,7 @@ class Scheduler:
             await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(ready)), PATIENCE_AT_START)
         except TimeoutError:
             log.error("the store does not answer yet; nothing runs until it does")
+            ready.add_done_callback(_log_failure)
 
     async def stop(self) -> None:
         """Claim no more, hand leadership over, let runs end within the drain limit, leave."""
@@ -142,7 +165,7 @@ class Scheduler:
             return
         if replica is not None:
             await asyncio.wrap_future(control.submit(replica.drain()))
-        if store is not None:
+        if store is not None and store is not self._given_store:
             await asyncio.wrap_future(control.submit(store.close()))
         if host is not None:
             host.close()
@@ -230,6 +253,7 @@ class Scheduler:
         args: Mapping[str, Json] | None = None,
         idempotency_key: str | None = None,
         if_active: str = "queue",
+        by: str = "",
     ) -> Handle:
         if if_active not in ("queue", "refuse"):
             raise ConfigurationError(f'if_active={if_active!r} is not known; use "queue" or "refuse"')
@@ -238,8 +262,8 @@ class Scheduler:
         if declared is not None:
             task = self._registry.get(declared.target)
             task.check(declared.args if args is None else args, f"a fire of {job_id}")
-        key = manual_key(job_id, idempotency_key or secrets.token_hex(8))
-        added = await store.add_fire(NewFire(key, job_id, args, if_active))  # type: ignore[arg-type]
+        key = manual_key(job_id, secrets.token_hex(8) if idempotency_key is None else idempotency_key)
+        added = await store.add_fire(NewFire(key, job_id, args, if_active, by))  # type: ignore[arg-type]
         if added.outcome == "no such job":
             raise UsageError(f"there is no job {job_id!r} in the store{did_you_mean(job_id, self._jobs)}")
         if added.outcome == "active":
@@ -265,19 +289,24 @@ class Scheduler:
             )
 
     async def do_change(
-        self, what: Callable[..., Any] | str, kind: str, reason: str = "", until: datetime | None = None
+        self,
+        what: Callable[..., Any] | str,
+        kind: str,
+        reason: str = "",
+        until: datetime | None = None,
+        by: str = "",
     ) -> JobRecord:
         if until is not None and until.tzinfo is None:
             raise ConfigurationError(f"until={until} has no time zone; give it one (tzinfo=…)")
         store, job_id = await self._ready_store(), self._id_of(what)
-        record = await store.change_job(ChangeJob(job_id, kind, reason[:500], until=until))  # type: ignore[arg-type]
+        record = await store.change_job(ChangeJob(job_id, kind, reason[:500], by, until))  # type: ignore[arg-type]
         if record is None:
             raise UsageError(f"there is no job {job_id!r} in the store{did_you_mean(job_id, self._jobs)}")
         return record
 
-    async def do_cancel(self, key: str) -> FireRecord:
+    async def do_cancel(self, key: str, by: str = "") -> FireRecord:
         store = await self._ready_store()
-        fire = await store.cancel_fire(key)
+        fire = await store.cancel_fire(key, by)
         if fire is None:
             raise UsageError(f"there is no fire {key!r}")
         if fire.state is State.PENDING and fire.scheduled:
@@ -301,8 +330,6 @@ class Scheduler:
         """A replica of this scheduler's jobs. For `start`, and for tests that own the time: there the
         caller's loop is the control loop as well (`inline`)."""
         self._inline = inline
-        if inline:
-            self._host_loop = asyncio.get_running_loop()
         self._replica = Replica(
             store=store,
             clock=clock,
@@ -372,7 +399,9 @@ class Scheduler:
         return store
 
     def _hand_to_handlers(self, event: Event) -> None:
-        if self._handlers and self._host_loop is not None and not self._host_loop.is_closed():
+        if self._inline:
+            self._call_handlers(event)
+        elif self._handlers and self._host_loop is not None and not self._host_loop.is_closed():
             self._host_loop.call_soon_threadsafe(self._call_handlers, event)
 
     def _call_handlers(self, event: Event) -> None:
@@ -422,6 +451,6 @@ def _key(fire: FireRecord | None) -> str:
     return fire.key if fire else ""
 
 
-def _log_failure(task: asyncio.Future[Any]) -> None:
+def _log_failure(task: asyncio.Future[Any] | concurrent.futures.Future[Any]) -> None:
     if not task.cancelled() and task.exception() is not None:
-        log.error("a handler failed", exc_info=task.exception())
+        log.error("a task of the scheduler failed", exc_info=task.exception())

@@ -29,9 +29,15 @@ class Task:
     def of(cls, function: Callable[..., Any], name: str | None = None) -> Task:
         if not callable(function):
             raise ConfigurationError(f"{function!r} is not callable; decorate a function")
-        name = name or str(getattr(function, "__qualname__", type(function).__qualname__))
-        # A function inside a function is called outer.<locals>.inner: the brackets are no part of an id.
-        name = checked_id(name.replace("<locals>.", "").replace("<lambda>", "lambda"), "task name")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ConfigurationError(
+                f"{function!r} is a generator: calling it runs nothing; return instead of yield"
+            )
+        if name is None:
+            name = str(getattr(function, "__qualname__", type(function).__qualname__))
+            # A function inside a function is called outer.<locals>.inner: brackets are no part of an id.
+            name = name.replace("<locals>.", "").replace("<lambda>", "lambda")
+        checked_id(name, "task name")
         fire_parameter, parameters, required, takes_any = None, set(), set(), False
         for parameter in inspect.signature(function).parameters.values():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:

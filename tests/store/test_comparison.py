@@ -17,6 +17,7 @@ from fencepost.store.base import (
     FireQuery,
     GiveBack,
     Pulse,
+    RetryLater,
     Settle,
     Store,
     Update,
@@ -67,11 +68,11 @@ class AcceptsAnything(MemoryStore):
         return replace(await super().update_claims(replica, updates), accepted=(True,) * len(updates))
 
 
-class CountsWhatNeverStarted(MemoryStore):
+class CountsWhatWasGivenBack(MemoryStore):
     """The reply is right, the row is not."""
 
     async def update_claims(self, replica: str, updates: Sequence[Update]) -> Updated:
-        wrong = [replace(u, started=True) if isinstance(u, GiveBack) else u for u in updates]
+        wrong = [RetryLater(u.key, u.token, 0.0) if isinstance(u, GiveBack) else u for u in updates]
         return await super().update_claims(replica, wrong)
 
 
@@ -110,7 +111,7 @@ class Breaks(MemoryStore):
     [
         ForgetsWhenToWake,
         AcceptsAnything,
-        CountsWhatNeverStarted,
+        CountsWhatWasGivenBack,
         LosesTheReason,
         SortsTheWrongWay,
         ListensToDelayedBeats,

@@ -159,10 +159,14 @@ STRETCH = due(500, count=300, last_due_at=ago(201))
             id="manual runs in a pause",
         ),
         pytest.param(
-            [due(5, State.QUEUED)],
-            {"pauses": (Gap(ago(9)),)},
-            {"5": "claimed"},
-            id="queued is past the pause",
+            [due(5, State.QUEUED)], {"pauses": (Gap(ago(9)),)}, {}, id="a pause holds what is queued"
+        ),
+        pytest.param([due(20)], {"pauses": (Gap(ago(9)),)}, {}, id="a pause holds what was due before it"),
+        pytest.param(
+            [due(90), due(40)],
+            {"pauses": (Gap(ago(9)),), "misfire": "skip"},
+            {},
+            id="what a pause holds is not late yet",
         ),
         pytest.param(
             [due(20), due(10)],

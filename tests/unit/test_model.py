@@ -174,7 +174,7 @@ class TestJob:
             ({"misfire_after": timedelta(0)}, "job j: misfire_after must be above 0"),
             ({"misfire_after": timedelta(days=367)}, "job j: misfire_after .* at most a year"),
             ({"timeout": timedelta(0)}, "job j: timeout must be above 0"),
-            ({"crash_attempts": 0}, "job j: crash_attempts must be between 1 and 100"),
+            ({"crash_attempts": 0}, "job j: crash_attempts must be a number between 1 and 100"),
             ({"crash_attempts": 101}, "crash_attempts"),
             ({"args": {"x": object()}}, "arguments of job j cannot be stored as JSON"),
             ({"args": {"x": "y" * 70_000}}, "arguments of job j: .* the limit is 65536"),

@@ -120,7 +120,8 @@ class TestGaps:
 
     def test_nor_of_a_time_when_nobody_knew_the_task(self) -> None:
         plan = expand(record_of(secondly()), after(350), 0, [Gap(after(200), after(900))])
-        assert stretches(plan) == [(1, 199, 199), (200, 250, 51)]
+        assert stretches(plan) == [(1, 99, 99), (200, 350, 151)]
+        assert singles(plan) == [float(n) for n in range(100, 200)]
 
     def test_nor_where_one_gap_meets_the_next(self) -> None:
         pauses = (Gap(after(50), after(100)), Gap(after(100), after(150)))
@@ -162,9 +163,9 @@ class TestUntil:
 class TestChunks:
     def test_a_long_backlog_takes_several(self) -> None:
         plan = expand(record_of(secondly()), after(3 * STEPS), 60)
-        assert stretches(plan) == [(1, STEPS, STEPS)]
+        assert stretches(plan) == [(1, STEPS - 100, STEPS - 100)]
         assert singles(plan) == []
-        assert plan.next_at == after(STEPS + 1)
+        assert plan.next_at == after(STEPS - 99)
 
     def test_a_chunk_that_ends_where_the_backlog_does_lists_the_newest(self) -> None:
         plan = expand(record_of(secondly()), after(STEPS), 0)
@@ -174,8 +175,8 @@ class TestChunks:
 
     def test_one_fire_more_and_it_is_behind(self) -> None:
         plan = expand(record_of(secondly()), after(STEPS + 1), 0)
-        assert stretches(plan) == [(1, STEPS, STEPS)]
-        assert plan.next_at == after(STEPS + 1)
+        assert stretches(plan) == [(1, STEPS - 100, STEPS - 100)]
+        assert plan.next_at == after(STEPS - 99)
 
     def test_a_chunk_may_end_ahead_of_now(self) -> None:
         plan = expand(record_of(secondly()), after(STEPS - 20), 60)

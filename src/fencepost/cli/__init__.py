@@ -1,4 +1,4 @@
-"""`fencepost`: one file per command. Data goes to standard output, logs to standard error.
+"""`fencepost`: one file per command. Data goes to standard output, logs and messages to standard error.
 
 Exit codes: 0 done, 1 failed, 2 another run is active, 64 usage, 69 store unavailable, 78 configuration,
 130 interrupted.
@@ -6,29 +6,52 @@ Exit codes: 0 done, 1 failed, 2 another run is active, 64 usage, 69 store unavai
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
 from fencepost._version import __version__
+from fencepost.cli.cancel import cancel
+from fencepost.cli.fires import fires
+from fencepost.cli.jobs import jobs
+from fencepost.cli.pause import pause
 from fencepost.cli.preview import preview
+from fencepost.cli.resume import resume
+from fencepost.cli.retry import retry
 from fencepost.cli.run import run
+from fencepost.cli.show import show
+from fencepost.cli.status import status
+from fencepost.cli.trigger import trigger
+from fencepost.cli.why import why
 from fencepost.errors import FencepostError, UsageError
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="fencepost")
 def cli() -> None:
-    """Runs every scheduled fire once, on any number of replicas."""
+    """Runs every scheduled fire once, on any number of replicas.
+
+    TARGET is module:attribute, as in `fencepost run app:scheduler`. Commands that need no code take a TARGET,
+    or find the store by --store, FENCEPOST_STORE or fencepost.toml.
+    """
 
 
-cli.add_command(run)
-cli.add_command(preview)
+for command in (run, status, jobs, fires, show, why, trigger, cancel, retry, pause, resume, preview):
+    cli.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    sys.exit(outcome(arguments))
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
+    code = outcome(arguments)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _reader_left()
+    sys.exit(code)
 
 
 def outcome(arguments: Sequence[str] | None = None) -> int:
@@ -46,7 +69,16 @@ def outcome(arguments: Sequence[str] | None = None) -> int:
         return 130
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        return _reader_left()
     except FencepostError as error:
         click.echo(f"fencepost: {error}", err=True)
         return error.exit_code
     return result if isinstance(result, int) else 0
+
+
+def _reader_left() -> int:
+    """`fencepost fires | head -1`: nobody reads on, and nothing more may be written at exit either."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1

@@ -42,7 +42,7 @@ def _module(name: str) -> object:
         raise ConfigurationError(f"module {name!r} needs {error.name!r}, which is not installed") from None
     except FencepostError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         raise ConfigurationError(
             f"module {name!r} cannot be imported: {type(error).__name__}: {error} "

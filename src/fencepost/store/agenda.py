@@ -24,15 +24,16 @@ class Agenda:
 
     def due(self, now: datetime, limit: int) -> list[tuple[datetime, str]]:
         """Up to `limit` entries that are due, the earliest first. They stay until set again."""
-        found: list[tuple[datetime, str]] = []
+        found: dict[str, datetime] = {}
         while len(found) < limit:
             self._drop_stale()
             if not self._heap or self._heap[0][0] > now:
                 break
-            found.append(heapq.heappop(self._heap))
-        for entry in found:
-            heapq.heappush(self._heap, entry)
-        return found
+            when, id = heapq.heappop(self._heap)
+            found[id] = when  # what was set back to an earlier moment is on the heap twice
+        for id, when in found.items():
+            heapq.heappush(self._heap, (when, id))
+        return [(when, id) for id, when in found.items()]
 
     def _drop_stale(self) -> None:
         while self._heap and self._when.get(self._heap[0][1]) != self._heap[0][0]:

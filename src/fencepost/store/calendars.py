@@ -10,7 +10,7 @@ from fencepost.clock import Moment
 from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Reason, Segment, State, fire_key
 from fencepost.store.base import ChangeJob, DueJobs, JobPut, Plan, PutJob
 from fencepost.store.decide import Closing
-from fencepost.store.ledger import Ledger
+from fencepost.store.ledger import Ledger, later
 from fencepost.store.rows import TargetRecord
 from fencepost.store.rules import ORPHANED_AFTER, definition_outcome
 
@@ -49,7 +49,10 @@ class Calendars(Ledger):
         self.put_target(target)
         for record in list(self.every_job(target.name)):
             for fire in self._view(at, record).due:
-                record = self._close(at, record, Closing(fire, State.MISSED, Reason.UNKNOWN_TASK))
+                closing = Closing(fire, State.MISSED, Reason.UNKNOWN_TASK)
+                if fire.scheduled and record.paused_at(fire.due_at):
+                    closing = Closing(fire, State.SKIPPED, Reason.PAUSED)
+                record = self._close(at, record, closing)
             self._keep(at, record)
 
     # --- jobs ---------------------------------------------------------------------------------------
@@ -73,7 +76,7 @@ class Calendars(Ledger):
             existing,
             job=job,
             fingerprint=job.fingerprint,
-            revision=existing.revision if put.revision is None else put.revision,
+            revision=max((r for r in (existing.revision, put.revision) if r is not None), default=None),
             declared_by=tuple(dict.fromkeys(each for each in (*declared, put.by) if each in live)),
             earlier=earlier,
         )
@@ -90,8 +93,8 @@ class Calendars(Ledger):
         are due are facts and stay, and so does what the old calendar still owes before this moment: it is
         planned to its end first. The new one starts after the last fire decided, so that a moment on which
         both calendars agree is one fire, also where the store's clock has stepped back."""
-        self.withdraw_planned(record.id, at.wall)
-        since = max(at.wall, record.decided_through or at.wall)
+        since = later(record, at.wall)
+        self.withdraw_planned(record.id, since)
         version = record.version + 1
         segments = self._ended(record.segments, at.wall)
         trigger = record.job.trigger.resolved(at.wall) if record.job.trigger else None
@@ -138,11 +141,13 @@ class Calendars(Ledger):
     def _remove(self, at: Moment, record: JobRecord, change: ChangeJob) -> JobRecord:
         """Running fires end as they end; everything else of the job is closed. The row stays as a tombstone:
         its token and high-water mark must outlive it."""
+        record = self._resume(at, record, change)
         for fire in self.active_fires(record.id):
             if fire.state is State.WAITING:
                 self._finish(at, fire, State.CANCELLED, Reason.REMOVED)
-        self.withdraw_planned(record.id, at.wall)
-        for fire in self.due_fires(record.id, at.wall):
+        since = later(record, at.wall)
+        self.withdraw_planned(record.id, since)
+        for fire in self.due_fires(record.id, since):
             record = self._close(at, record, Closing(fire, State.CANCELLED, Reason.REMOVED))
         self.note(JobEvent(record.id, at.wall, "removed", record.version, at.wall, by=change.by))
         return replace(
@@ -150,7 +155,7 @@ class Calendars(Ledger):
             removed_at=at.wall,
             changed_at=at.wall,
             declared_by=(),
-            segments=self._ended(record.segments, at.wall),
+            segments=tuple(replace(each, removed=True) for each in self._ended(record.segments, at.wall)),
         )
 
     def jobs(self, at: Moment, ids: Sequence[str] | None = None) -> tuple[JobRecord, ...]:
@@ -193,7 +198,7 @@ class Calendars(Ledger):
             last = row.last if row.count > 1 else None
             fire = FireRecord(key, record.id, row.first, count=row.count, last_due_at=last)
             self.put_fire(fire)
-            if record.removed_at:
+            if head.removed:
                 record = self._close(at, record, Closing(fire, State.CANCELLED, Reason.REMOVED))
         moved = replace(head, cursor=cursor, next_at=plan.next_at)
         done = plan.next_at is None or (head.until is not None and plan.next_at > head.until)

@@ -109,7 +109,7 @@ class Operations(Calendars):
 
     def leave(self, at: Moment, replica: str) -> None:
         for fire in self.running_of(replica):
-            self._wait_again(at, fire.ended(at.wall, "given back"), at.wall, settled=fire.token)
+            self._update(at, GiveBack(fire.key, fire.token))
         self._resign(replica)
         self.drop_replica(replica)
 
@@ -140,7 +140,8 @@ class Operations(Calendars):
         fire = replace(fire.ended(at.wall, "lost"), crashes=fire.crashes + 1)
         if job.after_crash == "rerun" and fire.crashes < job.crash_attempts and not fire.cancel_requested:
             return self._wait_again(at, fire, at.wall)
-        reason = Reason.CRASHED if job.after_crash == "rerun" else Reason.REPLICA_DIED
+        worn_out = job.after_crash == "rerun" and fire.crashes >= job.crash_attempts
+        reason = Reason.CRASHED if worn_out else Reason.REPLICA_DIED
         return self._finish(at, fire, State.LOST, reason)
 
     def _leads(self, replica: str, term: int | None) -> bool:
@@ -258,8 +259,8 @@ class Operations(Calendars):
         fire = self.fire(update.key)
         if fire is None or fire.token != update.token:
             return False
-        if fire.settled == update.token:
-            return not isinstance(update, Report)
+        if fire.settled and fire.settled == update.token:
+            return not isinstance(update, Report) and fire.attempts[-1].outcome == _outcome(update)
         if fire.state is not State.RUNNING:
             return False
         if isinstance(update, Report):
@@ -272,14 +273,14 @@ class Operations(Calendars):
             )
             return True
         if isinstance(update, Settle):
-            ended = replace(fire.ended(at.wall, update.state, update.error), settled=update.token)
+            ended = replace(fire.ended(at.wall, _outcome(update), update.error), settled=update.token)
             self._finish(at, ended, update.state, update.reason)
         elif isinstance(update, RetryLater):
-            ended = fire.ended(at.wall, "retry", update.error)
+            ended = fire.ended(at.wall, _outcome(update), update.error)
             self._wait_again(at, ended, at.wall + timedelta(seconds=update.delay), settled=update.token)
         elif isinstance(update, GiveBack):
             # Nobody failed: what was given back does not count as an attempt.
-            ended = replace(fire.ended(at.wall, "given back"), attempt=fire.attempt - 1)
+            ended = replace(fire.ended(at.wall, _outcome(update)), attempt=fire.attempt - 1)
             self._wait_again(at, ended, at.wall, settled=update.token)
             self.hinted = True
         return True
@@ -304,3 +305,10 @@ class Operations(Calendars):
     def _wake_in(self, at: Moment, replica: ReplicaRecord, leads: bool) -> float | None:
         soonest = self.soonest_look(replica, leads)
         return None if soonest is None else max(0.0, (soonest - at.wall).total_seconds())
+
+
+def _outcome(update: Settle | RetryLater | GiveBack) -> str:
+    """How an attempt is put on record."""
+    if isinstance(update, Settle):
+        return update.state.value
+    return "retry" if isinstance(update, RetryLater) else "given back"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 from fencepost.clock import Moment
-from fencepost.model import JobRecord, Lease, ReplicaRecord
+from fencepost.model import JobEvent, JobRecord, Lease, ReplicaRecord
 from fencepost.store.base import PutJob, Suspect, Watched
 
 ORPHANED_AFTER = timedelta(hours=1)
@@ -66,3 +66,19 @@ def definition_outcome(existing: JobRecord | None, put: PutJob, live: Sequence[s
     if put.job.fingerprint in existing.earlier and others:
         return "flip back"
     return "changed"
+
+
+def needed_events(events: Sequence[JobEvent], before: datetime) -> list[JobEvent]:
+    """What is still needed to say what was due after `before`: the definition and the pause then in force,
+    and everything since."""
+    definition = pause = None
+    for event in events:
+        if event.at >= before:
+            break
+        if event.kind in ("defined", "removed"):
+            definition = event
+        elif event.kind == "paused" and (event.until is None or event.until > before):
+            pause = event
+        else:
+            pause = None
+    return [event for event in events if event.at >= before or event is definition or event is pause]

@@ -6,6 +6,7 @@ and Redis are compared with.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -14,6 +15,7 @@ from fencepost.store.agenda import Agenda
 from fencepost.store.base import FireQuery
 from fencepost.store.operations import Operations
 from fencepost.store.rows import TargetRecord
+from fencepost.store.rules import needed_events
 
 OPEN = (State.PENDING, State.QUEUED)
 ACTIVE = (State.RUNNING, State.WAITING)
@@ -32,8 +34,8 @@ class StoreState(Operations):
         self._active: dict[str, dict[str, FireRecord]] = {}
         self._running: dict[str, dict[str, FireRecord]] = {}
         """By replica."""
-        self._final: dict[str, None] = {}
-        """Keys of final fires, the last one closed or extended last."""
+        self._final: list[tuple[datetime, str]] = []
+        """A heap of (finished at, key), with entries that have been overtaken."""
         self._looks: dict[tuple[str, str], Agenda] = {}
         """By (target, execute_on)."""
         self._plans = Agenda()
@@ -107,8 +109,8 @@ class StoreState(Operations):
             self._open.setdefault(fire.job_id, {})[fire.key] = fire
         elif fire.state in ACTIVE:
             self._active.setdefault(fire.job_id, {})[fire.key] = fire
-        else:
-            self._final[fire.key] = None
+        elif fire.finished_at is not None:
+            heapq.heappush(self._final, (fire.finished_at, fire.key))
         if fire.state is State.RUNNING and fire.replica:
             self._running.setdefault(fire.replica, {})[fire.key] = fire
 
@@ -119,7 +121,6 @@ class StoreState(Operations):
         self._open.get(fire.job_id, {}).pop(fire.key, None)
         self._active.get(fire.job_id, {}).pop(fire.key, None)
         self._running.get(fire.replica or "", {}).pop(fire.key, None)
-        self._final.pop(fire.key, None)
 
     def due_fires(self, job_id: str, now: datetime) -> list[FireRecord]:
         opened = self._open.get(job_id, {}).values()
@@ -131,7 +132,7 @@ class StoreState(Operations):
 
     def withdraw_planned(self, job_id: str, now: datetime) -> None:
         for fire in list(self._open.get(job_id, {}).values()):
-            if fire.scheduled and fire.due_at > now:
+            if fire.scheduled and fire.state is State.PENDING and fire.due_at > now:
                 self.drop_fire(fire)
 
     def active_fires(self, job_id: str) -> list[FireRecord]:
@@ -141,26 +142,21 @@ class StoreState(Operations):
         return sorted(self._running.get(replica, {}).values(), key=_by_due)
 
     def select_fires(self, query: FireQuery) -> list[FireRecord]:
-        if query.key is not None:
-            found = self.fires.get(query.key)
-            return [found] if found else []
-        matching = [fire for fire in self.fires.values() if _matches(fire, query)]
+        rows = self.fires.values() if query.key is None else filter(None, [self.fires.get(query.key)])
+        matching = [fire for fire in rows if _matches(fire, query)]
         return sorted(matching, key=_by_due, reverse=True)[: query.limit]
 
     def prune_before(self, before: datetime) -> int:
-        old = []
-        for key in self._final:
-            finished_at = self.fires[key].finished_at
-            if finished_at is not None and finished_at >= before:
-                break
-            old.append(key)
-        for key in old:
-            self.drop_fire(self.fires[key])
+        gone = 0
+        while self._final and self._final[0][0] < before:
+            finished_at, key = heapq.heappop(self._final)
+            fire = self.fires.get(key)
+            if fire is not None and fire.finished_at == finished_at:
+                self.drop_fire(fire)
+                gone += 1
         for job_id, events in self.events.items():
-            # The definition in force at `before` is still needed to say what was due after it.
-            kept = max((n for n, e in enumerate(events) if e.kind == "defined" and e.at < before), default=0)
-            self.events[job_id] = events[kept:]
-        return len(old)
+            self.events[job_id] = needed_events(events, before)
+        return gone
 
     # --- replicas -------------------------------------------------------------------------------------
 

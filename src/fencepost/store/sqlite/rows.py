@@ -19,6 +19,7 @@ from fencepost.model import Attempt, FireRecord, Job, JobEvent, JobRecord, Lease
 from fencepost.store.base import FireQuery
 from fencepost.store.codec import from_json, micros, moment, to_json
 from fencepost.store.rows import TargetRecord
+from fencepost.store.rules import needed_events
 from fencepost.store.sqlite.schema import Names, meta, set_meta
 from fencepost.store.state import StoreState
 
@@ -199,10 +200,10 @@ class SqliteRows(StoreState):
         return super().running_of(replica)
 
     def select_fires(self, query: FireQuery) -> list[FireRecord]:
-        if query.key is not None:
-            found = self.fire(query.key)
-            return [found] if found else []
         where, values = ["1"], list[Any]()
+        if query.key is not None:
+            where.append("key = ?")
+            values.append(query.key)
         if query.job_id is not None:
             where.append("job_id = ?")
             values.append(query.job_id)
@@ -223,12 +224,17 @@ class SqliteRows(StoreState):
 
     def prune_before(self, before: datetime) -> int:
         gone = self._do("delete from {fires} where finished_at < ?", micros(before)).rowcount
-        self._do(
-            """delete from {events} where at < ?1 and number < (
-                select max(number) from {events} as later
-                where later.job_id = {events}.job_id and later.at < ?1 and later.event like '%"kind":"defined"%')""",
-            micros(before),
+        old = self._all(
+            "select job_id from {events} where at < ? group by job_id having count(*) > 1", micros(before)
         )
+        for (job_id,) in old:
+            rows = self._all("select number, event from {events} where job_id = ? order by number", job_id)
+            events = [_read(JobEvent, text) for _, text in rows]
+            needed = {id(event) for event in needed_events(events, before)}
+            gone_events = [
+                (n,) for (n, _), event in zip(rows, events, strict=True) if id(event) not in needed
+            ]
+            self._many("delete from {events} where number = ?", gone_events)
         return gone
 
     def _load_live(self, job_id: str, now: datetime | None = None) -> None:

@@ -1,5 +1,4 @@
-"""Bugs found while writing the tests beside this file. Each case fails until its bug is mended; then it may
-move to the file of its subject."""
+"""Bugs that were there once."""
 
 # mypy: no-check-untyped-defs
 
@@ -174,11 +173,11 @@ async def test_a_thread_with_a_checkpoint_is_not_given_back_while_it_runs():
     first, second = quick(store), quick(store)
 
     def job(fire):
-        log.append(("start", fire.attempt))
-        if fire.attempt == 1:
+        log.append(("start", fire.token))
+        if fire.token == 1:
             fire.save({"page": 1}).wait(2)
             release.wait(2)
-        log.append(("end", fire.attempt))
+        log.append(("end", fire.token))
 
     for scheduler in (first, second):
         scheduler.task(id="job")(job)

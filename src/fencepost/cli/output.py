@@ -1,0 +1,129 @@
+"""How things are shown: tables, times in words, JSON. Text from jobs and people is never taken as markup."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fencepost.triggers import UTC
+
+PIPE_WIDTH = 200
+"""Columns where there is no terminal: keys must come out whole."""
+
+STYLES = {
+    "succeeded": "green",
+    "alive": "green",
+    "running": "cyan",
+    "failed": "red",
+    "lost": "red",
+    "dead": "red",
+    "missed": "yellow",
+    "skipped": "yellow",
+    "paused": "yellow",
+    "orphaned": "yellow",
+    "overdue": "yellow",
+    "draining": "yellow",
+    "cancelled": "magenta",
+}
+
+
+def emit(value: Any) -> None:
+    """Data as JSON."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def say(text: str) -> None:
+    click.echo(printable(text))
+
+
+def note(text: str) -> None:
+    """What a person should know but no program should read."""
+    click.echo(printable(text), err=True)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
+    made = Table(*columns, title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for column in made.columns:
+        column.overflow = "fold"
+    for row in rows:
+        made.add_row(*map(_cell, row))
+    console().print(made)
+
+
+def facts(pairs: Iterable[tuple[str, Any]]) -> None:
+    """Names and values, one per line; values that are None are left out."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        if value is not None:
+            grid.add_row(Text(name, "dim"), _cell(value))
+    console().print(grid)
+
+
+def console() -> Console:
+    """Made when needed: it follows NO_COLOR, COLUMNS and wherever standard output leads at that moment."""
+    wide = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
+    return Console(markup=False, highlight=False, emoji=False, width=PIPE_WIDTH if wide else None)
+
+
+def printable(text: str) -> str:
+    """Without what would steer a terminal: errors and notes come from anywhere."""
+    return "".join(char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text)
+
+
+def when(moment: datetime | None, *, exact: bool = False) -> str:
+    """In UTC, to the second, or `exact`ly to the millisecond."""
+    if moment is None:
+        return ""
+    text = moment.astimezone(UTC).isoformat(" ", "milliseconds" if exact else "seconds")
+    return text.removesuffix("+00:00") + "Z"
+
+
+def distance(moment: datetime | None, now: datetime) -> str:
+    """`in 5 min`, `2 h ago`."""
+    if moment is None:
+        return ""
+    return f"in {length(moment - now)}" if moment > now else f"{length(now - moment)} ago"
+
+
+def length(time: timedelta) -> str:
+    """The two largest units: `120 ms`, `1.5 s`, `5 min 3 s`, `2 h 10 min`, `3 d 4 h`."""
+    seconds = time.total_seconds()
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    whole = int(seconds)
+    for larger, smaller, unit, rest in (
+        (86_400, 3_600, "d", "h"),
+        (3_600, 60, "h", "min"),
+        (60, 1, "min", "s"),
+    ):
+        if whole >= larger:
+            more = whole % larger // smaller
+            return f"{whole // larger} {unit}" + (f" {more} {rest}" if more else "")
+    raise AssertionError("unreachable")
+
+
+def last_line(error: str | None) -> str:
+    """Of a traceback: the exception."""
+    lines = [line.strip() for line in (error or "").splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def _cell(value: Any) -> Text:
+    if isinstance(value, Text):
+        return value
+    text = printable("" if value is None else str(value))
+    return Text(text, STYLES.get(text.split(" ")[0].rstrip(":,"), ""))

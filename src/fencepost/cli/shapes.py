@@ -1,0 +1,123 @@
+"""What `--json` prints. The fields are a contract: they may be added to, never renamed or taken away."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from fencepost.model import Attempt, FireRecord, Gap, JobEvent, JobRecord, State, job_to_json
+from fencepost.triggers import Trigger, iso
+
+Shape = dict[str, Any]
+
+
+def time(moment: datetime | None) -> str | None:
+    return None if moment is None else iso(moment)
+
+
+def fire_shape(fire: FireRecord) -> Shape:
+    return {
+        "key": fire.key,
+        "job_id": fire.job_id,
+        "due_at": iso(fire.due_at),
+        "state": fire.state.value,
+        "reason": fire.reason,
+        "refers_to": fire.refers_to,
+        "count": fire.count,
+        "first_due_at": iso(fire.first_due_at),
+        "last_due_at": iso(fire.last_due),
+        "scheduled": fire.scheduled,
+        "token": fire.token,
+        "attempt": fire.attempt,
+        "crashes": fire.crashes,
+        "replica": fire.replica,
+        "not_before": time(fire.not_before),
+        "started_at": time(fire.started_at),
+        "finished_at": time(fire.finished_at),
+        "error": fire.error,
+        "by": fire.by or None,
+        "args": None if fire.args is None else dict(fire.args),
+        "cancel_requested": fire.cancel_requested,
+        "attempts": [attempt_shape(attempt) for attempt in fire.attempts],
+    }
+
+
+def whole_fire_shape(fire: FireRecord) -> Shape:
+    """With what only `show` shows."""
+    progress = None if fire.progress is None else dict(fire.progress)
+    return {**fire_shape(fire), "checkpoint": fire.checkpoint, "progress": progress}
+
+
+def attempt_shape(attempt: Attempt) -> Shape:
+    return {
+        "token": attempt.token,
+        "replica": attempt.replica,
+        "started_at": iso(attempt.started_at),
+        "finished_at": iso(attempt.finished_at),
+        "outcome": attempt.outcome,
+        "error": attempt.error,
+    }
+
+
+def pause_shape(gap: Gap | None) -> Shape | None:
+    if gap is None:
+        return None
+    return {"since": iso(gap.since), "until": time(gap.until), "reason": gap.note, "by": gap.by}
+
+
+def definition_shape(record: JobRecord) -> Shape:
+    return {
+        **job_to_json(record.job),
+        "schedule": schedule(record),
+        "created_at": iso(record.created_at),
+        "changed_at": iso(record.changed_at),
+        "revision": record.revision,
+        "fingerprint": record.fingerprint,
+        "last_token": record.token,
+    }
+
+
+def event_shape(event: JobEvent) -> Shape:
+    return {
+        "at": iso(event.at),
+        "kind": event.kind,
+        "since": iso(event.since),
+        "until": time(event.until),
+        "trigger": None if event.trigger is None else dict(event.trigger),
+        "note": event.note,
+        "by": event.by,
+    }
+
+
+def schedule(record: JobRecord) -> str | None:
+    """In words; None: it runs when triggered."""
+    return record.job.trigger.describe() if record.job.trigger else None
+
+
+def calendar(record: JobRecord) -> Trigger | None:
+    """The trigger in force, its anchor filled in by the store; None: no more fires, or no schedule."""
+    return record.segments[-1].trigger if record.segments else None
+
+
+def next_run(record: JobRecord, now: datetime) -> datetime | None:
+    """The next scheduled fire that no pause, as known now, will skip."""
+    trigger, moment = calendar(record), now
+    while trigger is not None and (found := trigger.next_after(moment)) is not None:
+        gap = record.paused_at(found)
+        if gap is None:
+            return found
+        if gap.until is None:
+            return None
+        moment = max(found, gap.until - _TINY)
+    return None
+
+
+def has_ended(fire: FireRecord) -> bool:
+    return fire.state.final
+
+
+def ended_well(fire: FireRecord) -> bool:
+    return fire.state is State.SUCCEEDED
+
+
+_TINY = datetime.resolution

@@ -1,0 +1,60 @@
+"""The suite every store must pass.
+
+A backend's test file gives a `harness` and inherits everything else:
+
+    class TestMemory(StoreConformance):
+        @pytest.fixture
+        async def harness(self):
+            clock = HandClock()
+            yield Harness.with_clock(MemoryStore(clock), clock)
+
+It speaks to the store only through its interface, one small test per rule. Time is the store's own: a harness
+moves it in whatever way its store allows. Tests leave room for a clock that also moves by itself a little.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.testing.conformance.claims import ClaimRules, MisfireRules, OverlapRules, PauseRules, RowRules
+from fencepost.testing.conformance.definitions import (
+    DefinitionRules,
+    HighWaterRules,
+    OrphanRules,
+    PlanningRules,
+    RemovalRules,
+)
+from fencepost.testing.conformance.fires import CancelRules, HintRules, LedgerRules, ManualRules, SettleRules
+from fencepost.testing.conformance.harness import NOON, HandClock, Harness, job_of, steps
+from fencepost.testing.conformance.mended import MendedRules
+from fencepost.testing.conformance.presence import LeadershipRules, PresenceRules, SweepRules
+
+__all__ = ["NOON", "HandClock", "Harness", "StoreConformance", "job_of", "steps"]
+
+
+class StoreConformance(
+    PresenceRules,
+    LeadershipRules,
+    SweepRules,
+    DefinitionRules,
+    PlanningRules,
+    ClaimRules,
+    PauseRules,
+    MisfireRules,
+    OverlapRules,
+    RowRules,
+    SettleRules,
+    HighWaterRules,
+    ManualRules,
+    CancelRules,
+    RemovalRules,
+    OrphanRules,
+    LedgerRules,
+    HintRules,
+    MendedRules,
+):
+    """Every rule. A subclass gives the fixture `harness`."""
+
+    @pytest.fixture
+    async def harness(self) -> Harness:
+        raise NotImplementedError("give the store under test: a fixture that yields a Harness")
