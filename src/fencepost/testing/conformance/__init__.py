@@ -58,3 +58,11 @@ class StoreConformance(
     @pytest.fixture
     async def harness(self) -> Harness:
         raise NotImplementedError("give the store under test: a fixture that yields a Harness")
+
+    @pytest.mark.parametrize("seed", range(20))
+    async def test_it_agrees_with_the_model_over_random_operations(self, harness: Harness, seed: int) -> None:
+        from fencepost.testing.comparison import compare
+
+        if harness.moment is None:
+            pytest.skip("this harness cannot read its store's time")
+        await compare(harness, seed, steps=120)
