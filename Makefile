@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check sim mutants bench format clean
+.PHONY: help demo test check sim mutants soak bench format clean
 
 help: ## List the targets
 	@echo "Fencepost. Targets:"
@@ -37,8 +37,11 @@ sim: $(VENV)/.dev ## Simulate faults: SEEDS=500 schedules, or SEED=17 for one wi
 mutants: $(VENV)/.dev ## Break the protocol on purpose; each break must be noticed
 	$(PY) -m fencepost.testing.mutants
 
-bench: $(VENV)/.dev ## Measure
-	$(PY) bench/run.py
+soak: $(VENV)/.dev ## Real processes under load and faults: STORE=sqlite|file|all SECONDS=60
+	$(PY) -m soak.run --store $(or $(STORE),all) --seconds $(or $(SECONDS),60)
+
+bench: $(VENV)/.dev ## Measure on this machine: rate, lateness, registration, idle (ARGS=--quick is shorter)
+	$(PY) -m bench.run $(ARGS)
 
 format: $(VENV)/.dev ## Format the code and fix what can be fixed
 	$(PY) -m ruff check --fix .

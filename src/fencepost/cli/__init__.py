@@ -29,7 +29,14 @@ from fencepost.cli.why import why
 from fencepost.errors import FencepostError, UsageError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class InOrder(click.Group):
+    """Lists its commands as they were added, not by the alphabet."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=InOrder, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="fencepost")
 def cli() -> None:
     """Runs every scheduled fire once, on any number of replicas.

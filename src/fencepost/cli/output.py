@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
@@ -14,8 +14,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-
-from fencepost.triggers import UTC
 
 PIPE_WIDTH = 200
 """Columns where there is no terminal: keys must come out whole."""
@@ -53,7 +51,8 @@ def note(text: str) -> None:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
     made = Table(*columns, title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for column in made.columns:
+    for number, column in enumerate(made.columns):
+        column.no_wrap = number == 0  # names and keys are there to be copied
         column.overflow = "fold"
     for row in rows:
         made.add_row(*map(_cell, row))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from itertools import islice
 from zoneinfo import ZoneInfo
 
 import click
-from rich.console import Console
-from rich.table import Table
 
+from fencepost.cli.output import emit, note, table
+from fencepost.cli.source import Source, json_option
 from fencepost.cli.target import load
 from fencepost.clock import SystemClock
-from fencepost.errors import UsageError
+from fencepost.errors import FencepostError, UsageError
+from fencepost.model import Job
+from fencepost.scheduler import Scheduler
 from fencepost.settings import did_you_mean
-from fencepost.triggers import Cron, from_iso, iso
+from fencepost.store.base import Store
+from fencepost.triggers import Cron, Every, Trigger, from_iso, iso, trigger_from_json
 
 
 @click.command()
@@ -23,9 +25,12 @@ from fencepost.triggers import Cron, from_iso, iso
 @click.argument("job")
 @click.option("--from", "since", help="Fires after this ISO time (with an offset or Z); default: now.")
 @click.option("--count", type=click.IntRange(1, 10_000), default=10, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@json_option
 def preview(target: str, job: str, since: str | None, count: int, as_json: bool) -> None:
-    """Show the next fires of JOB as TARGET declares it. Nothing is run or stored."""
+    """Show the next fires of JOB as TARGET declares it. Nothing is run or stored.
+
+    An `every` without anchor follows the anchor in the store, if the job is stored there.
+    """
     scheduler = load(target)
     declared = scheduler.jobs.get(job)
     if declared is None:
@@ -33,15 +38,36 @@ def preview(target: str, job: str, since: str | None, count: int, as_json: bool)
     if declared.trigger is None:
         raise UsageError(f"job {job!r} has no schedule; it runs when triggered")
     after = _moment(since) if since else SystemClock().wall()
-    fires = list(islice(declared.trigger.resolved(after).after(after), count))
+    calendar = _anchored(declared, declared.trigger, scheduler, target, after)
+    fires = list(islice(calendar.after(after), count))
     if as_json:
-        click.echo(json.dumps([{"due_at": iso(fire)} for fire in fires]))
+        emit([{"due_at": iso(fire)} for fire in fires])
         return
-    zone = ZoneInfo(declared.trigger.tz) if isinstance(declared.trigger, Cron) else None
-    table = Table("due at (UTC)", *([f"in {zone.key}"] if zone else []), title=declared.trigger.describe())
-    for fire in fires:
-        table.add_row(iso(fire), *([fire.astimezone(zone).isoformat(sep=" ")] if zone else []))
-    Console().print(table)
+    zone = ZoneInfo(calendar.tz) if isinstance(calendar, Cron) else None
+    columns = ["due at (UTC)", *([f"in {zone.key}"] if zone else [])]
+    rows = [[iso(fire), *([fire.astimezone(zone).isoformat(sep=" ")] if zone else [])] for fire in fires]
+    table(columns, rows, title=calendar.describe())
+
+
+def _anchored(job: Job, trigger: Trigger, scheduler: Scheduler, target: str, after: datetime) -> Trigger:
+    """Where an interval's grid lies is decided when the store first sees the job."""
+    if not isinstance(trigger, Every) or trigger.anchor is not None:
+        return trigger
+    try:
+        stored = Source(scheduler, target, ()).ask(lambda store: _stored(store, job.id))
+    except FencepostError:
+        stored = None
+    if isinstance(stored, Every) and stored.anchor and trigger.resolved(stored.anchor) == stored:
+        return stored
+    note(f"the grid of {job.id!r} starts when the job is first stored; this is how it would be from now on")
+    return trigger.resolved(after)
+
+
+async def _stored(store: Store, job_id: str) -> Trigger | None:
+    if not await store.jobs([job_id]):
+        return None
+    defined = [event.trigger for event in await store.history(job_id) if event.kind == "defined"]
+    return trigger_from_json(defined[-1]) if defined and defined[-1] else None
 
 
 def _moment(text: str) -> datetime:

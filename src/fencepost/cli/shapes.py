@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from fencepost.model import Attempt, FireRecord, Gap, JobEvent, JobRecord, State, job_to_json
+from fencepost.model import Attempt, FireRecord, Gap, JobEvent, JobRecord, job_to_json
 from fencepost.triggers import Trigger, iso
 
 Shape = dict[str, Any]
@@ -110,14 +110,6 @@ def next_run(record: JobRecord, now: datetime) -> datetime | None:
             return None
         moment = max(found, gap.until - _TINY)
     return None
-
-
-def has_ended(fire: FireRecord) -> bool:
-    return fire.state.final
-
-
-def ended_well(fire: FireRecord) -> bool:
-    return fire.state is State.SUCCEEDED
 
 
 _TINY = datetime.resolution

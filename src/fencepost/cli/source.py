@@ -26,7 +26,6 @@ from fencepost.model import JobRecord
 from fencepost.scheduler import Scheduler
 from fencepost.settings import Settings, did_you_mean, redacted
 from fencepost.store.base import Store
-from fencepost.store.sqlite import SqliteStore
 from fencepost.store.sqlite.schema import Names
 
 T = TypeVar("T")
@@ -91,7 +90,9 @@ def _scheduler(target: str | None, url: str | None, namespace: str | None) -> Sc
     if target is None:
         return Scheduler(store=url, namespace=namespace)
     scheduler = load(target)
-    given = {name: value for name, value in (("store", url), ("namespace", namespace)) if value is not None}
+    given: dict[str, Any] = {
+        name: value for name, value in (("store", url), ("namespace", namespace)) if value is not None
+    }
     if given:
         scheduler.settings = replace(scheduler.settings, **given)
         if url is not None and scheduler.store_name != redacted(scheduler.settings.store_url()):
@@ -108,19 +109,23 @@ def must_exist(store: Store, scheduler: Scheduler) -> None:
             "is shared, such as sqlite:///app.db, and name it with --store or FENCEPOST_STORE"
         )
     path = getattr(store, "path", None)
-    if isinstance(path, Path) and not path.exists():
+    if not isinstance(path, Path):
+        return
+    if not path.exists():
         raise StoreUnavailable(
             f"there is no {path} yet: start a replica with `fencepost run app:scheduler`, or name the right store "
             "with --store or FENCEPOST_STORE"
         )
-    if isinstance(store, SqliteStore) and not _is_prepared(store.path, namespace):
+    if not _has_namespace(path, namespace):
         raise ConfigurationError(
-            f"{store.path} has nothing of Fencepost in namespace {namespace!r}: name the right store with --store "
-            "or FENCEPOST_STORE, the right namespace with --namespace or FENCEPOST_NAMESPACE"
+            f"{path} has nothing of Fencepost in namespace {namespace!r}: name the right store with --store or "
+            "FENCEPOST_STORE, the right namespace with --namespace or FENCEPOST_NAMESPACE"
         )
 
 
-def _is_prepared(path: Path, namespace: str) -> bool:
+def _has_namespace(path: Path, namespace: str) -> bool:
+    if path.is_dir():
+        return (path / namespace).is_dir()
     table = Names(namespace)["meta"].strip('"')
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=1)) as db:
@@ -139,8 +144,8 @@ async def stored_job(store: Store, job_id: str) -> JobRecord:
 
 async def no_such_job(store: Store, job_id: str) -> UsageError:
     known = sorted(record.id for record in await store.jobs())
-    hint = did_you_mean(job_id, known) or (f"; there are {', '.join(known[:5])}" if known else "")
-    return UsageError(f"there is no job {job_id!r} in the store{hint if len(known) <= 5 or hint else ''}")
+    hint = did_you_mean(job_id, known) or "; `fencepost jobs` lists what there is"
+    return UsageError(f"there is no job {job_id!r} in the store{hint}")
 
 
 def whoami() -> str:

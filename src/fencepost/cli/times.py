@@ -81,7 +81,7 @@ def _width(text: str) -> timedelta:
 
 def _latest(text: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, ...]:
     try:
-        clock = time(*map(int, text.split(":")))
+        clock = time.fromisoformat(text.rjust(text.count(":") * 3 + 2, "0"))
     except ValueError:
         raise UsageError(f"{text!r} is no time of day; write 03:00") from None
     today: date = now.astimezone(zone).date()

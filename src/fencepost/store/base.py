@@ -303,6 +303,9 @@ class Store(ABC):
     shared: bool = True
     """Whether replicas in other processes see it."""
 
+    remembers_empty_claims: bool = True
+    """Whether a claim that found nothing is written down, and so counts as a sign of life."""
+
     evidence_every: float | None = None
     """Seconds between two looks for evidence; None: there is never any."""
 

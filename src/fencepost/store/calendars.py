@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from fencepost.clock import Moment
-from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Reason, Segment, State, fire_key
+from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Reason, Segment, State, changed, fire_key
 from fencepost.store.base import ChangeJob, DueJobs, JobPut, Plan, PutJob
 from fencepost.store.decide import Closing
 from fencepost.store.ledger import Ledger, later
@@ -40,9 +39,9 @@ class Calendars(Ledger):
             if target.name in known:
                 self._adopt(at, [target.name])
             elif target.unknown_since is None:
-                self.put_target(replace(target, unknown_since=at.wall))
+                self.put_target(changed(target, unknown_since=at.wall))
             elif not target.orphaned and at.wall - target.unknown_since >= ORPHANED_AFTER:
-                self._orphan(at, replace(target, orphaned=True))
+                self._orphan(at, changed(target, orphaned=True))
 
     def _orphan(self, at: Moment, target: TargetRecord) -> None:
         """Nobody has known this task for long: its jobs are kept and shown, but not planned any more."""
@@ -58,6 +57,7 @@ class Calendars(Ledger):
     # --- jobs ---------------------------------------------------------------------------------------
 
     def put_jobs(self, at: Moment, jobs: Sequence[PutJob]) -> tuple[JobPut, ...]:
+        self.preload(at.wall, jobs=[put.job.id for put in jobs])
         return tuple(self._put_job(at, put) for put in jobs)
 
     def _put_job(self, at: Moment, put: PutJob) -> JobPut:
@@ -72,7 +72,7 @@ class Calendars(Ledger):
         if outcome == "changed":
             earlier = (*(old for old in earlier if old != existing.fingerprint), existing.fingerprint)[-10:]
         declared = () if outcome == "changed" else existing.declared_by
-        record = replace(
+        record = changed(
             existing,
             job=job,
             fingerprint=job.fingerprint,
@@ -81,7 +81,7 @@ class Calendars(Ledger):
             earlier=earlier,
         )
         if outcome != "unchanged":
-            record = replace(record, changed_at=at.wall)
+            record = changed(record, changed_at=at.wall)
             if outcome == "created" or existing.removed_at or job.trigger != existing.job.trigger:
                 record = self._start_calendar(at, record)
         self._keep(at, record)
@@ -103,7 +103,7 @@ class Calendars(Ledger):
         self.note(
             JobEvent(record.id, at.wall, "defined", version, since, trigger.to_json() if trigger else None)
         )
-        return replace(record, version=version, segments=segments, removed_at=None)
+        return changed(record, version=version, segments=segments, removed_at=None)
 
     def _ended(self, segments: tuple[Segment, ...], until: datetime) -> tuple[Segment, ...]:
         """The calendars as they stand when their job changes: open only as far as they are behind."""
@@ -111,7 +111,7 @@ class Calendars(Ledger):
         for segment in segments:
             end = min(until, segment.until or until)
             if segment.next_at is not None and segment.next_at <= end and segment.cursor < end:
-                ended.append(replace(segment, until=end))
+                ended.append(changed(segment, until=end))
         return tuple(ended)
 
     def change_job(self, at: Moment, change: ChangeJob) -> JobRecord | None:
@@ -128,15 +128,15 @@ class Calendars(Ledger):
         record = self._resume(at, record, change)
         gap = Gap(at.wall, change.until, change.note, change.by)
         event = JobEvent(record.id, at.wall, "paused", record.version, at.wall)
-        self.note(replace(event, until=change.until, note=change.note, by=change.by))
-        return replace(record, pauses=(*record.pauses, gap)[-MAX_GAPS_KEPT:])
+        self.note(changed(event, until=change.until, note=change.note, by=change.by))
+        return changed(record, pauses=(*record.pauses, gap)[-MAX_GAPS_KEPT:])
 
     def _resume(self, at: Moment, record: JobRecord, change: ChangeJob) -> JobRecord:
         if not record.paused_at(at.wall):
             return record
-        pauses = tuple(replace(gap, until=at.wall) if gap.covers(at.wall) else gap for gap in record.pauses)
+        pauses = tuple(changed(gap, until=at.wall) if gap.covers(at.wall) else gap for gap in record.pauses)
         self.note(JobEvent(record.id, at.wall, "resumed", record.version, at.wall, by=change.by))
-        return replace(record, pauses=pauses)
+        return changed(record, pauses=pauses)
 
     def _remove(self, at: Moment, record: JobRecord, change: ChangeJob) -> JobRecord:
         """Running fires end as they end; everything else of the job is closed. The row stays as a tombstone:
@@ -150,12 +150,12 @@ class Calendars(Ledger):
         for fire in self.due_fires(record.id, since):
             record = self._close(at, record, Closing(fire, State.CANCELLED, Reason.REMOVED))
         self.note(JobEvent(record.id, at.wall, "removed", record.version, at.wall, by=change.by))
-        return replace(
+        return changed(
             record,
             removed_at=at.wall,
             changed_at=at.wall,
             declared_by=(),
-            segments=tuple(replace(each, removed=True) for each in self._ended(record.segments, at.wall)),
+            segments=tuple(changed(each, removed=True) for each in self._ended(record.segments, at.wall)),
         )
 
     def jobs(self, at: Moment, ids: Sequence[str] | None = None) -> tuple[JobRecord, ...]:
@@ -169,11 +169,14 @@ class Calendars(Ledger):
 
     def due_jobs(self, at: Moment, horizon: float, limit: int) -> DueJobs:
         until = at.wall + timedelta(seconds=horizon)
-        found = [self._job(id) for id in self.due_plans(until, limit)]
+        due = self.due_plans(until, limit)
+        self.preload(at.wall, jobs=due)
+        found = [self._job(id) for id in due]
         gaps = {record.job.target: self.target(record.job.target).gaps for record in found}
         return DueJobs(at.wall, tuple(found), self.soonest_plan(), gaps)
 
     def plan_fires(self, at: Moment, plans: Sequence[Plan]) -> tuple[bool, ...]:
+        self.preload(at.wall, jobs=[plan.job_id for plan in plans])
         before = self.soonest_look(None, leads=True)
         planned = tuple(self._plan(at, plan) for plan in plans)
         first = min((row.first for plan in plans for row in plan.rows), default=None)
@@ -200,8 +203,8 @@ class Calendars(Ledger):
             self.put_fire(fire)
             if head.removed:
                 record = self._close(at, record, Closing(fire, State.CANCELLED, Reason.REMOVED))
-        moved = replace(head, cursor=cursor, next_at=plan.next_at)
+        moved = changed(head, cursor=cursor, next_at=plan.next_at)
         done = plan.next_at is None or (head.until is not None and plan.next_at > head.until)
         segments = record.segments[1:] if done else (moved, *record.segments[1:])
-        self._keep(at, replace(record, segments=segments))
+        self._keep(at, changed(record, segments=segments))
         return True

@@ -22,6 +22,7 @@ from fencepost.triggers import Trigger, trigger_from_json
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _TAG = "is"
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def micros(moment: datetime) -> int:
@@ -34,27 +35,8 @@ def moment(micros: int) -> datetime:
 
 
 def to_json(value: Any) -> Json:
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, str):
-        return value
-    if isinstance(value, datetime):
-        return micros(value)
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, Job):
-        return job_to_json(value)
-    if isinstance(value, Trigger | Retry):
-        return value.to_json()
-    if isinstance(value, Overlap):
-        return str(value)
-    if dataclasses.is_dataclass(value):
-        return _fields_to_json(value)
-    if isinstance(value, Mapping):
-        return {key: to_json(each) for key, each in value.items()}
-    return [to_json(each) for each in value]
+    kind: Any = type(value)
+    return _writer(kind)(value)
 
 
 def from_json(kind: Any, value: Json) -> Any:
@@ -67,13 +49,47 @@ def from_json(kind: Any, value: Json) -> Any:
         raise StoreCorrupt(f"a stored {getattr(kind, '__name__', kind)} cannot be read: {error}") from error
 
 
-def _fields_to_json(value: Any) -> dict[str, Json]:
-    found: dict[str, Json] = {_TAG: type(value).__name__} if isinstance(value, Update) else {}
-    for field in dataclasses.fields(value):
-        content = getattr(value, field.name)
-        if field.default is dataclasses.MISSING or content != field.default:
-            found[field.name] = to_json(content)
-    return found
+Writer = Callable[[Any], Json]
+
+
+@cache
+def _writer(kind: Any) -> Writer:
+    if kind in _PLAIN:
+        return _as_it_is
+    if issubclass(kind, Enum):
+        return lambda value: value.value
+    if issubclass(kind, datetime):
+        return micros
+    if issubclass(kind, timedelta):
+        return timedelta.total_seconds
+    if issubclass(kind, Job):
+        return job_to_json
+    if issubclass(kind, Trigger | Retry):
+        return lambda value: value.to_json()
+    if issubclass(kind, Overlap):
+        return str
+    if dataclasses.is_dataclass(kind):
+        return _fields_writer(kind)
+    if issubclass(kind, Mapping):
+        return lambda value: {key: to_json(each) for key, each in value.items()}
+    if issubclass(kind, str | int | float):
+        return _as_it_is
+    return lambda value: [to_json(each) for each in value]
+
+
+def _fields_writer(kind: Any) -> Writer:
+    tag: dict[str, Json] = {_TAG: kind.__name__} if issubclass(kind, Update) else {}
+    defaults = [(field.name, field.default) for field in dataclasses.fields(kind)]
+
+    def write(value: Any) -> Json:
+        found = dict(tag)
+        for name, default in defaults:
+            content = getattr(value, name)
+            if content is not default and (default is dataclasses.MISSING or content != default):
+                found[name] = content if type(content) in _PLAIN else to_json(content)
+        return found
+
+    return write
 
 
 Reader = Callable[[Any], Any]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from fencepost.clock import Moment
-from fencepost.model import FireRecord, Gap, JobRecord, Reason, State
+from fencepost.model import FireRecord, Gap, JobRecord, Reason, State, changed
 from fencepost.store.base import FireQuery
 from fencepost.store.decide import Closing, JobView
 from fencepost.store.rows import Rows
@@ -22,18 +21,18 @@ class Ledger(Rows):
     # --- how fires end --------------------------------------------------------------------------------
 
     def _finish(self, at: Moment, fire: FireRecord, state: State, reason: str | None) -> FireRecord:
-        fire = replace(fire, state=state, reason=reason, finished_at=at.wall, not_before=None)
+        fire = changed(fire, state=state, reason=reason, finished_at=at.wall, not_before=None)
         self.put_fire(fire)
         self._keep(at, self._job(fire.job_id))
         return fire
 
     def _wait_again(self, at: Moment, fire: FireRecord, not_before: datetime, settled: int = 0) -> FireRecord:
-        fire = replace(fire, settled=settled)
+        fire = changed(fire, settled=settled)
         if fire.cancel_requested:
             return self._finish(at, fire, State.CANCELLED, Reason.REQUESTED)
         if self._job(fire.job_id).removed_at:
             return self._finish(at, fire, State.CANCELLED, Reason.REMOVED)
-        fire = replace(fire, state=State.WAITING, not_before=not_before, progress=None)
+        fire = changed(fire, state=State.WAITING, not_before=not_before, progress=None)
         self.put_fire(fire)
         self._keep(at, self._job(fire.job_id))
         return fire
@@ -43,14 +42,14 @@ class Ledger(Rows):
         fire, tail = closing.fire, self.fire(record.tail) if record.tail else None
         if tail is not None and _same_fate(tail, closing) and self._adjacent(record, tail, fire):
             self.drop_fire(fire)
-            grown = replace(tail, count=tail.count + fire.count, last_due_at=fire.last_due)
-            self.put_fire(replace(grown, refers_to=closing.refers_to, finished_at=at.wall))
+            grown = changed(tail, count=tail.count + fire.count, last_due_at=fire.last_due)
+            self.put_fire(changed(grown, refers_to=closing.refers_to, finished_at=at.wall))
         else:
-            closed = replace(fire, state=closing.state, reason=closing.reason, refers_to=closing.refers_to)
-            self.put_fire(replace(closed, finished_at=at.wall))
-            record = replace(record, tail=fire.key if fire.scheduled else record.tail)
+            closed = changed(fire, state=closing.state, reason=closing.reason, refers_to=closing.refers_to)
+            self.put_fire(changed(closed, finished_at=at.wall))
+            record = changed(record, tail=fire.key if fire.scheduled else record.tail)
         if fire.scheduled:
-            record = replace(record, decided_through=later(record, fire.last_due))
+            record = changed(record, decided_through=later(record, fire.last_due))
         return record
 
     def _adjacent(self, record: JobRecord, tail: FireRecord, fire: FireRecord) -> bool:
@@ -92,8 +91,11 @@ class Ledger(Rows):
             looks += (
                 [fire.due_at] if record.paused_at(fire.due_at) else _unless_held(fire, fire.due_at, pause)
             )
+        soonest = min(looks, default=None)
+        if soonest is not None and soonest <= at.wall:
+            return soonest
         planned = self.next_planned(record.id, at.wall)
-        return min([*looks, planned] if planned else looks, default=None)
+        return min((look for look in (soonest, planned) if look), default=None)
 
     def _view(self, at: Moment, record: JobRecord) -> JobView:
         due = self.due_fires(record.id, at.wall)

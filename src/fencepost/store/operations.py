@@ -9,11 +9,10 @@ Safety lives in the fire's row and its token; leadership only saves work.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 
 from fencepost.clock import Moment
-from fencepost.model import FireRecord, JobRecord, Lease, Reason, ReplicaRecord, State
+from fencepost.model import FireRecord, JobRecord, Lease, Reason, ReplicaRecord, State, changed
 from fencepost.store.base import (
     Added,
     Beat,
@@ -44,6 +43,10 @@ MOST_JOBS = 1000
 
 
 class Operations(Calendars):
+    remembers_empty_claims = True
+    """Whether a claim that found nothing is written down. A message that can be delayed, and so arrive twice,
+    makes that necessary; where there is no network it would only cost a commit."""
+
     # --- presence and leadership ------------------------------------------------------------------
 
     def heartbeat(self, at: Moment, beat: Beat) -> Pulse:
@@ -74,7 +77,7 @@ class Operations(Calendars):
     def _renew(self, at: Moment, known: ReplicaRecord, beat: Beat) -> None:
         targets = known.targets if beat.targets is None else tuple(sorted(set(beat.targets)))
         self.put_replica(
-            replace(
+            changed(
                 known,
                 expires=at.steady + beat.ttl,
                 ttl=beat.ttl,
@@ -104,7 +107,7 @@ class Operations(Calendars):
 
     def _resign(self, replica: str) -> None:
         if self.leader.holder == replica:
-            self.leader = replace(self.leader, holder=None)
+            self.leader = changed(self.leader, holder=None)
             self.hinted = True
 
     def leave(self, at: Moment, replica: str) -> None:
@@ -137,7 +140,7 @@ class Operations(Calendars):
     def _crash(self, at: Moment, fire: FireRecord) -> FireRecord:
         """Its replica is dead. Whether the body ran is unknowable: record it, or run it again if so asked."""
         job = self._job(fire.job_id).job
-        fire = replace(fire.ended(at.wall, "lost"), crashes=fire.crashes + 1)
+        fire = changed(fire.ended(at.wall, "lost"), crashes=fire.crashes + 1)
         if job.after_crash == "rerun" and fire.crashes < job.crash_attempts and not fire.cancel_requested:
             return self._wait_again(at, fire, at.wall)
         worn_out = job.after_crash == "rerun" and fire.crashes >= job.crash_attempts
@@ -153,7 +156,7 @@ class Operations(Calendars):
         for replica in self.every_replica():
             settled += [self._crash(at, fire) for fire in self.running_of(replica.id)]
             self.drop_replica(replica.id)
-        self.leader = replace(self.leader, holder=None)
+        self.leader = changed(self.leader, holder=None)
         return tuple(settled)
 
     # --- fires and claims -----------------------------------------------------------------------------
@@ -190,18 +193,22 @@ class Operations(Calendars):
         if request.number == replica.claim_no:
             mine = [f for f in self.running_of(replica.id) if f.claim_no == request.number]
             return Claimed(tuple(Claim(fire, self._job(fire.job_id).job) for fire in mine), wake_in=0.0)
+        leads = self._leads(request.replica, request.term)
+        due = self._due_for(at, replica, leads)
+        if not due and not self.remembers_empty_claims:
+            return Claimed(wake_in=self._wake_in(at, replica, leads))
         # A claim is a sign of life: what it hands out is held for a whole TTL from now.
-        replica = replace(
+        replica = changed(
             replica,
             claim_no=request.number,
             renewals=replica.renewals + 1,
             expires=at.steady + replica.ttl,
         )
         self.put_replica(replica)
-        leads = self._leads(request.replica, request.term)
         claims: list[Claim] = []
         closed: list[FireRecord] = []
-        for job_id in self._due_for(at, replica, leads):
+        self.preload(at.wall, jobs=due)
+        for job_id in due:
             if len(claims) >= request.room > 0:
                 break
             self._decide_job(at, replica, self._job(job_id), request.room - len(claims), claims, closed)
@@ -222,7 +229,7 @@ class Operations(Calendars):
             record = self._close(at, record, closing)
             rows[record.tail or ""] = None
         for fire in decision.queued:
-            self.put_fire(replace(fire, state=State.QUEUED))
+            self.put_fire(changed(fire, state=State.QUEUED))
         for fire in decision.claims:
             record, claimed = self._claim(at, record, fire, replica)
             claims.append(Claim(claimed, record.job))
@@ -233,7 +240,7 @@ class Operations(Calendars):
         self, at: Moment, record: JobRecord, fire: FireRecord, replica: ReplicaRecord
     ) -> tuple[JobRecord, FireRecord]:
         token = record.token + 1
-        fire = replace(
+        fire = changed(
             fire,
             state=State.RUNNING,
             token=token,
@@ -245,12 +252,13 @@ class Operations(Calendars):
         )
         self.put_fire(fire)
         decided = later(record, fire.due_at) if fire.scheduled else record.decided_through
-        return replace(record, token=token, decided_through=decided), fire
+        return changed(record, token=token, decided_through=decided), fire
 
     def update_claims(self, at: Moment, replica: str, updates: Sequence[Update]) -> Updated:
+        self.preload(at.wall, fires=[update.key for update in updates])
         accepted = tuple(self._update(at, update) for update in updates)
         presence, leads = self.replica(replica), self.leader.holder == replica
-        due = presence is not None and bool(self._due_for(at, presence, leads))
+        due = presence is not None and bool(self._due_for(at, presence, leads, limit=1))
         return Updated(accepted, due)
 
     def _update(self, at: Moment, update: Update) -> bool:
@@ -265,7 +273,7 @@ class Operations(Calendars):
             return False
         if isinstance(update, Report):
             self.put_fire(
-                replace(
+                changed(
                     fire,
                     progress=fire.progress if update.progress is None else update.progress,
                     checkpoint=update.checkpoint if update.saves else fire.checkpoint,
@@ -273,14 +281,14 @@ class Operations(Calendars):
             )
             return True
         if isinstance(update, Settle):
-            ended = replace(fire.ended(at.wall, _outcome(update), update.error), settled=update.token)
+            ended = changed(fire.ended(at.wall, _outcome(update), update.error), settled=update.token)
             self._finish(at, ended, update.state, update.reason)
         elif isinstance(update, RetryLater):
             ended = fire.ended(at.wall, _outcome(update), update.error)
             self._wait_again(at, ended, at.wall + timedelta(seconds=update.delay), settled=update.token)
         elif isinstance(update, GiveBack):
             # Nobody failed: what was given back does not count as an attempt.
-            ended = replace(fire.ended(at.wall, _outcome(update)), attempt=fire.attempt - 1)
+            ended = changed(fire.ended(at.wall, _outcome(update)), attempt=fire.attempt - 1)
             self._wait_again(at, ended, at.wall, settled=update.token)
             self.hinted = True
         return True
@@ -290,7 +298,7 @@ class Operations(Calendars):
         if fire is None:
             return None
         if fire.state is State.RUNNING:
-            self.put_fire(replace(fire, cancel_requested=True))
+            self.put_fire(changed(fire, cancel_requested=True))
             self.hinted = True
         elif fire.state is State.WAITING:
             self._finish(at, fire, State.CANCELLED, Reason.REQUESTED)
@@ -299,8 +307,8 @@ class Operations(Calendars):
             self._keep(at, self._close(at, self._job(fire.job_id), closing))
         return self.fire(key)
 
-    def _due_for(self, at: Moment, replica: ReplicaRecord, leads: bool) -> list[str]:
-        return [] if replica.draining else self.due_looks(at.wall, replica, leads, MOST_JOBS)
+    def _due_for(self, at: Moment, replica: ReplicaRecord, leads: bool, limit: int = MOST_JOBS) -> list[str]:
+        return [] if replica.draining else self.due_looks(at.wall, replica, leads, limit)
 
     def _wake_in(self, at: Moment, replica: ReplicaRecord, leads: bool) -> float | None:
         soonest = self.soonest_look(replica, leads)

@@ -32,6 +32,10 @@ class Rows(ABC):
     hinted = False
     """Set by a step after which somebody may have something to do earlier than they know."""
 
+    def preload(self, now: datetime, jobs: Sequence[str] = (), fires: Sequence[str] = ()) -> None:
+        """The jobs with these ids, and those of the fires with these keys, are about to be asked for."""
+        return
+
     # Jobs. With each go two moments: when its fires must next be decided, when its calendar be expanded.
 
     @abstractmethod

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from fencepost.errors import ConfigurationError
 from fencepost.settings import did_you_mean, redacted
 from fencepost.store.base import Store
 from fencepost.store.memory import MemoryStore
 
-SCHEMES = ("memory", "sqlite")
+SCHEMES = ("memory", "file", "sqlite")
 
 
 def store_from_url(url: str, namespace: str = "default") -> Store:
-    """`sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://`."""
+    """`sqlite:///relative.db`, `sqlite:////absolute.db`, `file:///absolute/folder`, `memory://`."""
     scheme = urlsplit(url).scheme
     if scheme == "memory":
         return MemoryStore()
@@ -22,6 +22,10 @@ def store_from_url(url: str, namespace: str = "default") -> Store:
         from fencepost.store.sqlite import SqliteStore
 
         return SqliteStore(_path(url), namespace)
+    if scheme == "file":
+        from fencepost.store.file import FileStore
+
+        return FileStore(_folder(url), namespace)
     raise ConfigurationError(
         f"no store for {redacted(url)!r}{did_you_mean(scheme, SCHEMES)}; "
         f"this version knows {', '.join(f'{name}://' for name in SCHEMES)}"
@@ -36,3 +40,15 @@ def _path(url: str) -> Path:
             "four for one from the root (sqlite:////var/lib/app.db)"
         )
     return Path(path)
+
+
+def _folder(url: str) -> Path:
+    """As everywhere else a file URL's path begins at the root; `file:jobs` is a folder from here."""
+    parts = urlsplit(url)
+    path = unquote(parts.path)
+    if not path.strip("/") or parts.netloc:
+        raise ConfigurationError(
+            f"{redacted(url)!r} names no folder; use three slashes for one from the root "
+            "(file:///var/lib/fencepost), none for one from here (file:jobs)"
+        )
+    return Path("/" + path.lstrip("/")) if path.startswith("/") else Path(path)

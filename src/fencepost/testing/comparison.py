@@ -69,6 +69,7 @@ class Comparison:
         self.seed = seed
         self.chance = random.Random(seed)
         self.model = StoreState()
+        self.model.remembers_empty_claims = harness.store.remembers_empty_claims
         self.tally: Counter[str] = Counter()
         self.operations: list[str] = []
         self._beats: Counter[str] = Counter()

@@ -10,12 +10,22 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from fencepost.model import Attempt, FireRecord, Job, JobEvent, JobRecord, Lease, ReplicaRecord, State
+from fencepost.model import (
+    Attempt,
+    FireRecord,
+    Job,
+    JobEvent,
+    JobRecord,
+    Lease,
+    ReplicaRecord,
+    State,
+    changed,
+)
 from fencepost.store.base import FireQuery
 from fencepost.store.codec import from_json, micros, moment, to_json
 from fencepost.store.rows import TargetRecord
@@ -30,6 +40,8 @@ EXTRA = ("args", "by", "error", "checkpoint", "progress", "attempts")
 
 
 class SqliteRows(StoreState):
+    remembers_empty_claims = False
+
     def __init__(self, db: sqlite3.Connection, names: Names) -> None:
         super().__init__()
         self._db = db
@@ -37,12 +49,35 @@ class SqliteRows(StoreState):
         self._jobs_loaded: dict[str, JobRecord | None] = {}
         self._live_loaded: dict[str, int] = {}
         """By job: up to which due time."""
+        self._next_stored: dict[str, datetime | None] = {}
+        """By job: when the next stored fire falls due that is not loaded."""
         self._changed_fires: dict[str, FireRecord | None] = {}
         self._changed_jobs: dict[str, tuple[int | None, int | None]] = {}
         self._replicas_loaded: dict[str, ReplicaRecord] | None = None
         self._changed_replicas: dict[str, ReplicaRecord | None] = {}
         self._lease: Lease | None = None
         self._lease_changed = False
+
+    def preload(self, now: datetime, jobs: Sequence[str] = (), fires: Sequence[str] = ()) -> None:
+        """A few statements for all of them, where asking one by one would cost a few for each."""
+        for keys in _chunks([key for key in fires if key not in self.fires]):
+            query = f"select {_FIRE_COLUMNS} from {{fires}} where key in ({_marks(keys)})"
+            self._load_fires(self._all(query, *keys))
+        known = dict.fromkeys((*jobs, *(self.fires[key].job_id for key in fires if key in self.fires)))
+        for ids in _chunks([id for id in known if id not in self._live_loaded]):
+            which = f"in ({_marks(ids)})"
+            for row in self._all(f"select {_JOB_COLUMNS} from {{jobs}} where id {which}", *ids):
+                if row[0] not in self._jobs_loaded:
+                    self._load_job(row[0], row)
+            self._load_fires(self._all(f"{_LIVE} where job_id {which} and {_ACTIVE}", *ids))
+            self._load_fires(self._all(f"{_LIVE} where job_id {which} and {_DUE}", *ids, micros(now)))
+            planned = dict(
+                self._all(f"select id, ({_NEXT}) from {{jobs}} where id {which}", micros(now), *ids)
+            )
+            for id in ids:
+                self._jobs_loaded.setdefault(id, None)
+                self._live_loaded[id] = micros(now)
+                self._next_stored[id] = _moment(planned.get(id))
 
     # --- jobs -----------------------------------------------------------------------------------------
 
@@ -104,7 +139,7 @@ class SqliteRows(StoreState):
         self._jobs_loaded[id] = None
         if row is not None:
             _, definition, rest, token, decided_through, tail = row
-            record = replace(
+            record = changed(
                 _record(definition, rest), token=token, decided_through=_moment(decided_through), tail=tail
             )
             self._jobs_loaded[id] = self.jobs_by_id[id] = record
@@ -176,13 +211,16 @@ class SqliteRows(StoreState):
         return super().due_fires(job_id, now)
 
     def next_planned(self, job_id: str, now: datetime) -> datetime | None:
-        query = "select min(due_at) from {fires} where job_id = ? and finished_at is null and due_at > ?"
-        stored = self._one(query, job_id, micros(now))[0]
+        stored = self._next_stored.get(job_id)
+        if job_id not in self._next_stored or (stored is not None and stored <= now):
+            row = self._one(f"select ({_NEXT}) from {{jobs}} where id = ?", micros(now), job_id)
+            stored = self._next_stored[job_id] = _moment(row[0]) if row else None
         fresh = super().next_planned(job_id, now)
-        return min((when for when in (_moment(stored), fresh) if when), default=None)
+        return min((when for when in (stored, fresh) if when), default=None)
 
     def withdraw_planned(self, job_id: str, now: datetime) -> None:
         super().withdraw_planned(job_id, now)
+        self._next_stored.pop(job_id, None)
         self._do(
             "delete from {fires} where job_id = ? and state = 'pending' and scheduled and due_at > ?"
             " and finished_at is null",
@@ -242,11 +280,9 @@ class SqliteRows(StoreState):
         due, loaded = micros(now) if now else 0, self._live_loaded.get(job_id)
         if loaded is None or due > loaded:
             self._live_loaded[job_id] = due
-            live = f"select {_FIRE_COLUMNS} from {{fires}} where job_id = ? and finished_at is null"
-            which = (
-                "due_at <= ?" if loaded is not None else "(due_at <= ? or state in ('running', 'waiting'))"
-            )
-            self._load_fires(self._all(f"{live} and {which}", job_id, due))
+            if loaded is None:
+                self._load_fires(self._all(f"{_LIVE} where job_id = ? and {_ACTIVE}", job_id))
+            self._load_fires(self._all(f"{_LIVE} where job_id = ? and {_DUE}", job_id, due))
 
     def _load_fires(self, rows: Iterable[Any]) -> None:
         for row in rows:
@@ -317,10 +353,10 @@ class SqliteRows(StoreState):
             set_meta(self._db, self._names, "leader", _text(self.leader))
 
     def _do(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        return self._db.execute(statement.format_map(self._names), values)
+        return self._db.execute(self._names.sql(statement), values)
 
     def _many(self, statement: str, rows: Sequence[Any]) -> None:
-        self._db.executemany(statement.format_map(self._names), rows)
+        self._db.executemany(self._names.sql(statement), rows)
 
     def _one(self, query: str, *values: Any) -> Any:
         return self._do(query, *values).fetchone()
@@ -329,9 +365,17 @@ class SqliteRows(StoreState):
         return self._do(query, *values).fetchall()
 
 
+def _chunks(values: Sequence[str], size: int = 500) -> Iterable[Sequence[str]]:
+    return (values[start : start + size] for start in range(0, len(values), size))
+
+
+def _marks(values: Sequence[str]) -> str:
+    return ", ".join("?" * len(values))
+
+
 def _known(leads: bool) -> str:
     """Jobs whose task a replica knows. Registered once: a list sent with each claim would cost more than it."""
-    known = "target in (select target from {replica_targets} where replica = ?)"
+    known = "exists (select 1 from {replica_targets} as known where known.replica = ? and known.target = {jobs}.target)"
     return known if leads else f"execute_on = 'any' and {known}"
 
 
@@ -346,6 +390,15 @@ _FIRE_FIELDS = [field.name for field in fields(FireRecord) if field.name not in 
 _FIRE_COLUMNS = (
     "key, job_id, due_at, scheduled, state, reason, refers_to, count, last_due_at, token, replica, claim_no, "
     "attempt, crashes, settled, not_before, started_at, finished_at, cancel_requested, extra"
+)
+
+# Each condition is word for word that of an index: only then is it used.
+_LIVE = f"select {_FIRE_COLUMNS} from {{fires}}"
+_ACTIVE = "state in ('running', 'waiting')"
+_DUE = "finished_at is null and due_at <= ?"
+_NEXT = (
+    "select due_at from {fires} where job_id = {jobs}.id and finished_at is null and due_at > ?"
+    " order by due_at limit 1"
 )
 
 
@@ -375,7 +428,7 @@ def _job(definition: str) -> Job:
 def _record(definition: str, rest: str) -> JobRecord:
     """Most of a job never changes: it is read from its text once."""
     record: JobRecord = from_json(JobRecord, {**json.loads(rest), "job": to_json(_job(definition))})
-    return replace(record, job=_job(definition))
+    return changed(record, job=_job(definition))
 
 
 @lru_cache(maxsize=100)
@@ -385,7 +438,7 @@ def _replica(text: str) -> ReplicaRecord:
 
 
 def _rest(record: JobRecord) -> str:
-    values = to_json(replace(record, token=0, decided_through=None, tail=None))
+    values = to_json(changed(record, token=0, decided_through=None, tail=None))
     return json.dumps({name: value for name, value in values.items() if name != "job"}, separators=(",", ":"))
 
 

@@ -36,6 +36,7 @@ create table {fires} (
     finished_at integer, cancel_requested integer not null, extra text
 ) without rowid;
 create index {fires_live} on {fires} (job_id, due_at) where finished_at is null;
+create index {fires_active} on {fires} (job_id) where state in ('running', 'waiting');
 create index {fires_running} on {fires} (replica) where state = 'running';
 create index {fires_final} on {fires} (finished_at) where finished_at is not null;
 create index {fires_due} on {fires} (due_at);
@@ -58,6 +59,13 @@ class Names(dict[str, str]):
     def __init__(self, namespace: str) -> None:
         prefix = "fencepost_" if namespace == "default" else f"fencepost_{namespace}_"
         super().__init__({name: f'"{prefix}{name}"' for name in re.findall(r"\{(\w+)\}", SCHEMA)})
+        self._statements: dict[str, str] = {}
+
+    def sql(self, statement: str) -> str:
+        """The statement with these names in it."""
+        if statement not in self._statements:
+            self._statements[statement] = statement.format_map(self)
+        return self._statements[statement]
 
 
 def prepare(db: sqlite3.Connection, names: Names) -> None:

@@ -8,8 +8,10 @@ import os
 import random
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,20 @@ PATIENCE = 5.0
 """Seconds to wait for another writer before saying that the store is unavailable."""
 
 
+MOST_STEPS = 50
+"""Steps in one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation, waiting for its turn."""
+
+    name: str
+    args: tuple[Any, ...]
+    writes: bool
+    reply: Future[Any] = field(default_factory=Future)
+
+
 class SqliteStore(Store):
     """Replicas on one machine share a database file.
 
@@ -54,6 +70,7 @@ class SqliteStore(Store):
     what is due is judged by the host's wall clock. A replica's death is proven by its beacon.
     """
 
+    remembers_empty_claims = SqliteRows.remembers_empty_claims
     evidence_every = 0.2
 
     def __init__(self, path: str | Path, namespace: str = "default", clock: Clock | None = None) -> None:
@@ -64,6 +81,7 @@ class SqliteStore(Store):
         self._beacons = Beacons(self._folder / namespace)
         self._hint = Hint(self._folder / f"{namespace}.hint")
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fencepost-sqlite")
+        self._steps: deque[Step] = deque()
         self._db: sqlite3.Connection | None = None
         self._pid = 0
         self._chance = random.Random()
@@ -153,24 +171,57 @@ class SqliteStore(Store):
     # --- transactions ---------------------------------------------------------------------------------
 
     async def _write(self, name: str, *args: Any) -> Any:
-        return await self._in_thread(self._transact, "immediate", name, args)
+        return await self._submit(Step(name, args, writes=True))
 
     async def _read(self, name: str, *args: Any) -> Any:
-        return await self._in_thread(self._transact, "deferred", name, args)
+        return await self._submit(Step(name, args, writes=False))
+
+    async def _submit(self, step: Step) -> Any:
+        self._steps.append(step)
+        self._thread.submit(self._take_steps)
+        return await asyncio.wrap_future(step.reply)
 
     async def _in_thread(self, work: Callable[..., Any], *args: Any) -> Any:
-        """Whole transactions on one thread: none is ever left open across an await."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
-    def _transact(self, kind: str, name: str, args: tuple[Any, ...]) -> Any:
-        db = self._connection()
+    def _take_steps(self) -> None:
+        """Whatever has gathered while the last transaction was under way shares the next: one commit costs the
+        disk as much as another, however much is in it. No transaction is ever left open across an await."""
+        waiting = [self._steps.popleft() for _ in range(min(len(self._steps), MOST_STEPS))]
+        # From here on nobody can cancel them: whoever gave up earlier is left out.
+        self._perform([step for step in waiting if step.reply.set_running_or_notify_cancel()])
+
+    def _perform(self, steps: Sequence[Step]) -> None:
+        if not steps:
+            return
         try:
-            self._patiently(db, f"begin {kind}")
+            replies = self._transact(steps)
+        except StoreUnavailable as error:
+            for step in steps:
+                step.reply.set_exception(error)
+        except Exception as error:
+            if len(steps) == 1:
+                steps[0].reply.set_exception(error)
+                return
+            for step in steps:  # nothing was committed: let only the culprit fail
+                self._perform([step])
+        else:
+            for step, reply in zip(steps, replies, strict=True):
+                step.reply.set_result(reply)
+
+    def _transact(self, steps: Sequence[Step]) -> list[Any]:
+        db = self._connection()
+        writes = any(step.writes for step in steps)
+        try:
+            self._patiently(db, "begin immediate" if writes else "begin")
             try:
+                if not writes:
+                    # A plain begin takes no lock: the first look does, and may meet a writer.
+                    self._patiently(db, "select 1 from sqlite_master limit 1")
                 rows = SqliteRows(db, self._names)
                 # The time is read under the lock: steps follow each other in the order of their moments.
-                reply = getattr(rows, name)(moment_of(self._clock), *args)
-                if kind == "immediate":
+                replies = [getattr(rows, step.name)(moment_of(self._clock), *step.args) for step in steps]
+                if writes:
                     rows.write()
                 self._patiently(db, "commit")
             except BaseException:
@@ -183,7 +234,7 @@ class SqliteStore(Store):
             raise StoreCorrupt(f"{self.path}: {error}; restore it from a backup, or move it away") from error
         if rows.hinted:
             self._hint.give()
-        return reply
+        return replies
 
     def _patiently(self, db: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
         """SQLite's own busy handler lets some writers starve; short waits of random length do not."""
@@ -224,7 +275,7 @@ class SqliteStore(Store):
         self._db, self._pid = db, os.getpid()
 
     def _set_up(self, db: sqlite3.Connection) -> None:
-        db.execute("pragma synchronous = full")
+        self._patiently(db, "pragma synchronous = full")
         self._choose_journal(db)
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._patiently(db, "begin immediate")

@@ -126,6 +126,8 @@ class ClaimRules:
         assert again.claims == first.claims
 
     async def test_an_empty_answer_stays_empty(self, harness: Harness) -> None:
+        if not harness.store.remembers_empty_claims:
+            pytest.skip("no message can be delayed on its way to this store")
         await harness.join("a")
         await harness.define("job", every(minutes=1))
         await harness.plan()
@@ -136,7 +138,9 @@ class ClaimRules:
 
     async def test_a_lower_number_gets_nothing(self, harness: Harness) -> None:
         await harness.join("a")
-        await harness.ask("a", number=5)
+        await harness.define("first", every(minutes=1))
+        await harness.fall_due()
+        assert len((await harness.ask("a", number=5)).claims) == 1
         await harness.define("job", every(minutes=1))
         await harness.fall_due()
         assert await harness.ask("a", number=4) == Claimed()

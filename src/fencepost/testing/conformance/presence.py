@@ -14,6 +14,7 @@ from fencepost.store.base import (
     Watched,
 )
 from fencepost.testing.conformance.harness import HEARTBEAT, NOON, TTL, WITNESSED, Harness
+from fencepost.triggers import every
 
 
 class PresenceRules:
@@ -301,9 +302,10 @@ class SweepRules:
 
     async def test_a_claim_is_a_sign_of_life(self, harness: Harness, term: int) -> None:
         await harness.join("b")
+        await harness.define("job", every(seconds=TTL))
         suspect = await self.suspect(harness, "b", 10 * TTL)
-        await harness.advance(TTL + 1)
-        await harness.ask("b")
+        await harness.fall_due(TTL + 1)
+        assert len(await harness.claims("b")) == 1
         swept = await harness.store.sweep("a", term, [suspect])
         assert swept is not None
         assert swept.expired == ()

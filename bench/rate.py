@@ -1,0 +1,123 @@
+"""How many fires a second hold, how late they start, and what one costs."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import time
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.harness import Cluster, Process, quantile
+
+SLOTS = 100
+LEAD_IN = 2.0
+"""Seconds of fires before those that are measured."""
+HOLDS_UNTIL = 0.25
+"""Seconds of lateness at the 99th percentile up to which a rate counts as held."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    rate: int
+    seconds: float
+    replicas: int
+    due: int
+    started: int
+    doubled: int
+    p50_ms: float
+    p99_ms: float
+    worst_ms: float
+    cpu_us_per_fire: float
+    cores: float
+    """Used by all replicas together."""
+    others_cores: float
+    """Used meanwhile by everything else on the machine: the noise in this row."""
+    note: str = ""
+
+    @property
+    def holds(self) -> bool:
+        return self.started == self.due and not self.doubled and self.p99_ms <= HOLDS_UNTIL * 1000
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "holds": self.holds}
+
+
+def measure(url: str, folder: Path, rate: int, seconds: float, replicas: int) -> Rate:
+    """`rate` jobs, each once a second, spread evenly over it. The first fire lies far enough ahead for the
+    jobs to be registered and planned; what is measured begins two seconds later."""
+    begin = math.ceil(time.time()) + 4 + rate / 400
+    with Cluster(url, folder, jobs=rate, period=1.0, anchor=begin, buffered=True, slots=SLOTS) as cluster:
+        processes = cluster.spawn(replicas)
+        since = begin + LEAD_IN
+        cluster.sleep_until(since)
+        gone = [process for process in processes if not process.alive]
+        if gone:
+            return _nothing(rate, seconds, replicas, f"a replica ended: {gone[0].told()[-300:]}")
+        cpu, everything, wall = cpu_seconds(processes), machine_seconds(), time.monotonic()
+        cluster.sleep_until(since + seconds)
+        cpu, everything = cpu_seconds(processes) - cpu, machine_seconds() - everything
+        wall = time.monotonic() - wall
+        time.sleep(1.0)
+        note = ended(processes)
+        lateness: dict[str, float] = {}
+        doubled = 0
+        for mark in cluster.marks():
+            due = datetime.fromisoformat(mark.key.rpartition("@")[2]).timestamp()
+            if since <= due < since + seconds - 1e-6:
+                doubled += mark.key in lateness
+                lateness.setdefault(mark.key, mark.wall - due)
+    late = list(lateness.values())
+    return Rate(
+        rate=rate,
+        seconds=seconds,
+        replicas=replicas,
+        due=round(rate * seconds),
+        started=len(late),
+        doubled=doubled,
+        p50_ms=quantile(late, 0.5) * 1000,
+        p99_ms=quantile(late, 0.99) * 1000,
+        worst_ms=quantile(late, 1.0) * 1000,
+        cpu_us_per_fire=cpu / max(1, len(late)) * 1e6,
+        cores=cpu / wall,
+        others_cores=max(0.0, everything - cpu) / wall,
+        note=note,
+    )
+
+
+def ended(processes: list[Process]) -> str:
+    """Ask all to stop; what is worth telling about how they did."""
+    for process in processes:
+        process.popen.terminate()
+    for process in processes:
+        try:
+            process.popen.wait(40)
+        except subprocess.TimeoutExpired:
+            return "a replica did not stop within 40 s; its starts are not counted"
+    told = [line for process in processes for line in process.told().splitlines()]
+    errors = [line for line in told if " ERROR " in line or "Traceback" in line]
+    return errors[0][24:] if errors else ""
+
+
+def cpu_seconds(processes: list[Process]) -> float:
+    ticks = 0
+    for process in processes:
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def machine_seconds() -> float:
+    """CPU time of everything on this machine, with what the hypervisor took."""
+    user, nice, system, _, _, irq, softirq, steal, *_ = (
+        Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    )
+    return sum(map(int, (user, nice, system, irq, softirq, steal))) / os.sysconf("SC_CLK_TCK")
+
+
+def _nothing(rate: int, seconds: float, replicas: int, note: str) -> Rate:
+    nan = float("nan")
+    return Rate(rate, seconds, replicas, round(rate * seconds), 0, 0, nan, nan, nan, nan, nan, nan, note)

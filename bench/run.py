@@ -1,0 +1,264 @@
+"""`make bench`: what the embedded stores do on this machine, beside what the machine itself can do right now.
+
+See docs/benchmarks.md for how each figure is taken. Compare ratios: the absolute figures are this machine's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench import raw
+from bench.rate import Rate, measure
+from rich.console import Console
+from rich.table import Table
+
+from fencepost.errors import ConfigurationError
+from fencepost.store.urls import store_from_url
+
+ROOT = Path(__file__).parents[1]
+STORES = ("memory", "sqlite", "file")
+LIMIT_OF = {"memory": "handovers", "sqlite": "commits", "file": "fsyncs"}
+"""Which raw limit a store is set beside."""
+
+
+def main() -> int:
+    options = parsed()
+    console = Console(stderr=True, highlight=False, quiet=options.json)
+    machine = about_this_machine()
+    console.print(", ".join(f"{name} {value}" for name, value in machine.items()))
+    results: dict[str, Any] = {"machine": machine, "stores": {}}
+    for store in options.store or STORES:
+        reason = missing(store)
+        if reason:
+            console.print(f"{store}: skipped, {reason}")
+            continue
+        results["stores"][store] = of_store(store, options, console)
+    if options.json:
+        print(json.dumps(results, indent=2, default=Rate.to_json))
+    else:
+        show(results)
+    return 0
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="shorter, and less exact")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--store", action="append", choices=STORES)
+    parser.add_argument("--rates", type=lambda text: [int(rate) for rate in text.split(",")])
+    parser.add_argument("--seconds", type=float, help="how long each rate is measured")
+    parser.add_argument("--jobs", type=int, help="how many jobs to register")
+    parser.add_argument("--search", type=float, help="seconds to look for the highest rate; 0: do not")
+    parser.add_argument("--only", choices=("rates", "register", "idle"))
+    options = parser.parse_args()
+    quick = options.quick
+    options.rates = options.rates or ([100, 1000] if quick else [100, 1000, 2000])
+    options.seconds = options.seconds or (6.0 if quick else 30.0)
+    options.jobs = options.jobs or (2_000 if quick else 10_000)
+    options.search = (0.0 if quick else 150.0) if options.search is None else options.search
+    options.idle = 10.0 if quick else 20.0
+    return options
+
+
+def of_store(store: str, options: argparse.Namespace, console: Console) -> dict[str, Any]:
+    found: dict[str, Any] = {"raw": [raw_limit(store)], "rates": []}
+    if options.only in (None, "register"):
+        with a_place(store) as (url, _):
+            found["register"] = [
+                child("register", url, options.jobs) for _ in range(1 if store == "memory" else 2)
+            ]
+        console.print(f"{store}: registered {options.jobs} jobs in {found['register'][0]['total_s']:.2f} s")
+    if options.only in (None, "idle"):
+        with a_place(store) as (url, _):
+            found["idle"] = together("idle", url, options.idle, 1 if store == "memory" else 3)
+        console.print(f"{store}: idle for {options.idle:.0f} s")
+    if options.only in (None, "rates"):
+        for rate in [*options.rates, *higher(max(options.rates), found["rates"], options)]:
+            with a_place(store) as (url, folder):
+                seconds = options.seconds if rate in options.rates else min(10.0, options.seconds)
+                found["rates"].append(measure(url, folder, rate, seconds, 1 if store == "memory" else 3))
+            found["raw"].append(raw_limit(store))
+            console.print(f"{store}: {told(found['rates'][-1])}")
+    return found
+
+
+def higher(highest: int, measured: list[Rate], options: argparse.Namespace) -> Iterator[int]:
+    """Ever higher rates, as long as they hold and there is time."""
+    deadline = time.monotonic() + options.search
+    rate = highest
+    while measured and measured[-1].holds and time.monotonic() < deadline:
+        rate = round(rate * 1.5 / 100) * 100
+        yield rate
+
+
+# --- what a measurement needs -----------------------------------------------------------------------------
+
+
+@contextmanager
+def a_place(store: str) -> Iterator[tuple[str, Path]]:
+    with tempfile.TemporaryDirectory(prefix="fencepost-bench-", dir=os.environ.get("BENCH_FOLDER")) as name:
+        folder = Path(name)
+        yield url_of(store, folder), folder
+
+
+def url_of(store: str, folder: Path) -> str:
+    paths = {
+        "memory": "memory://",
+        "sqlite": f"sqlite:///{folder}/bench.db",
+        "file": f"file://{folder}/store",
+    }
+    return paths[store]
+
+
+def missing(store: str) -> str | None:
+    try:
+        with a_place(store) as (url, _):
+            store_from_url(url)
+    except (ConfigurationError, ImportError) as error:
+        return str(error)
+    return None
+
+
+def raw_limit(store: str) -> float:
+    with a_place(store) as (_, folder):
+        return raw.limits(folder, 0.5)[LIMIT_OF[store]]
+
+
+def child(what: str, url: str, number: float) -> dict[str, Any]:
+    return together(what, url, number, 1)[0]
+
+
+def together(what: str, url: str, number: float, processes: int) -> list[dict[str, Any]]:
+    """So many at once, each in a process of its own."""
+    command = [sys.executable, "-m", "bench.replica", what, url, str(number)]
+    running = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) for _ in range(processes)]
+    try:
+        outputs = [process.communicate(timeout=300)[0] for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    return [json.loads(output) for output in outputs]
+
+
+def about_this_machine() -> dict[str, str]:
+    return {
+        "cores": str(os.cpu_count()),
+        "load": f"{os.getloadavg()[0]:.1f}",
+        "Python": platform.python_version(),
+        "SQLite": sqlite3.sqlite_version,
+        "kernel": platform.release(),
+    }
+
+
+# --- showing it --------------------------------------------------------------------------------------------
+
+
+def told(rate: Rate) -> str:
+    outcome = "holds" if rate.holds else f"does not hold, {rate.started} of {rate.due} started"
+    return (
+        f"{rate.rate} fires/s for {rate.seconds:.0f} s: {rate.p50_ms:.1f} / {rate.p99_ms:.1f} ms late, "
+        f"{rate.cpu_us_per_fire:.0f} µs CPU per fire, "
+        f"{rate.others_cores:.1f} cores taken by others, {outcome} {rate.note}"
+    )
+
+
+def show(results: dict[str, Any]) -> None:
+    console = Console(highlight=False, width=max(130, Console().width))
+    rates = table("Fires per second", "store", "replicas", "fires/s", "late p50 ms", "p99 ms", "worst ms")
+    add_columns(
+        rates, "doubled", "not started", "CPU µs/fire", "cores", "others' cores", "fires per raw step", ""
+    )
+    others = table(
+        "Registering, and idling with 100 hourly jobs", "store", "jobs", "registered", "again", "µs/job"
+    )
+    add_columns(
+        others, "idle CPU %: leader", "worker", "operations/min: leader", "worker", "looks/min: leader"
+    )
+    for store, found in results["stores"].items():
+        limit = statistics.median(found["raw"])
+        for rate in found["rates"]:
+            rates.add_row(store, *rate_cells(rate, limit))
+        others.add_row(store, *register_cells(found), *idle_cells(found))
+    console.print(rates, others)
+    for store, found in results["stores"].items():
+        held = [rate.rate for rate in found["rates"] if rate.holds]
+        low, middle, high = min(found["raw"]), statistics.median(found["raw"]), max(found["raw"])
+        console.print(
+            f"{store}: highest rate that held {max(held, default=0)}/s. Raw step: {LIMIT_OF[store]}, "
+            f"{middle:.0f} per second (between {low:.0f} and {high:.0f} during this run)"
+        )
+
+
+def table(title: str, *columns: str) -> Table:
+    made = Table(title=title, title_justify="left")
+    add_columns(made, *columns)
+    return made
+
+
+def add_columns(made: Table, *columns: str) -> None:
+    for column in columns:
+        made.add_column(column, justify="left" if column == "store" else "right")
+
+
+def rate_cells(rate: Rate, limit: float) -> list[str]:
+    late = [f"{value:.1f}" for value in (rate.p50_ms, rate.p99_ms, rate.worst_ms)]
+    return [
+        str(rate.replicas),
+        str(rate.rate),
+        *late,
+        str(rate.doubled),
+        str(rate.due - rate.started),
+        f"{rate.cpu_us_per_fire:.0f}",
+        f"{rate.cores:.2f}",
+        f"{rate.others_cores:.2f}",
+        f"{rate.started / rate.seconds / limit:.2f}",
+        "holds" if rate.holds else "does not hold",
+    ]
+
+
+def register_cells(found: dict[str, Any]) -> list[str]:
+    if "register" not in found:
+        return ["", "", "", ""]
+    first, *again = found["register"]
+    return [
+        str(first["jobs"]),
+        f"{first['total_s']:.2f} s",
+        f"{again[0]['total_s']:.2f} s" if again else "",
+        f"{first['total_s'] / first['jobs'] * 1e6:.0f}",
+    ]
+
+
+def idle_cells(found: dict[str, Any]) -> list[str]:
+    if "idle" not in found:
+        return ["", "", "", "", ""]
+    leader = next((each for each in found["idle"] if each["leader"]), None)
+    workers = [each for each in found["idle"] if not each["leader"]]
+
+    def cell(who: dict[str, Any] | None, what: str, form: str) -> str:
+        return format(who[what], form) if who else ""
+
+    worker = max(workers, key=lambda each: float(each["cpu_percent"]), default=None)
+    return [
+        cell(leader, "cpu_percent", ".2f"),
+        cell(worker, "cpu_percent", ".2f"),
+        cell(leader, "operations_per_min", ".0f"),
+        cell(worker, "operations_per_min", ".0f"),
+        cell(leader, "looks_per_min", ".0f"),
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,242 @@
+"""`make soak`: three real processes, 20 fires a second, calm and under faults; every fire is judged.
+
+Exits 1 if anything was doubled, unaccounted for, lost without a reason, or more than a second late.
+"""
+
+# ruff: noqa: T201
+from __future__ import annotations
+
+import argparse
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fencepost.errors import ConfigurationError
+from fencepost.store.urls import store_from_url
+from tests.cluster.harness import Cluster, Process, Verdict
+
+STORES = ("sqlite", "file")
+TTL = 2.0
+SETTINGS: dict[str, Any] = {"leader_ttl": TTL, "run_ttl": TTL, "heartbeat": 0.5}
+LOAD: dict[str, Any] = {"jobs": 200, "period": 10.0, "body": 0.2, "kind": "mixed"}
+"""20 fires a second. No job is due again before a run of its that was cut off is settled."""
+LATEST = 1.0
+
+
+@dataclass
+class Stage:
+    store: str
+    name: str
+    verdict: Verdict
+    violations: list[str]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--store", choices=[*STORES, "all"], default="all")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each stage")
+    options = parser.parse_args()
+    stages: list[Stage] = []
+    for store in STORES if options.store == "all" else [options.store]:
+        with tempfile.TemporaryDirectory(prefix="fencepost-soak-") as folder:
+            reason = missing(url_of(store, Path(folder)))
+        if reason:
+            print(f"{store}: skipped, {reason}", flush=True)
+            continue
+        for name, run in (("calm", calm), ("faults", faults), ("clock steps", clock_steps)):
+            stage = carry_out(store, name, run, options.seconds)
+            if stage is not None:
+                stages.append(stage)
+    show(stages)
+    return 1 if any(stage.violations for stage in stages) else 0
+
+
+def carry_out(
+    store: str, name: str, run: Callable[[str, Path, float], Iterator[Verdict | str]], seconds: float
+) -> Stage | None:
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="fencepost-soak-") as folder:
+        violations: list[str] = []
+        verdict: Verdict | None = None
+        try:
+            for told in run(url_of(store, Path(folder)), Path(folder), seconds):
+                if isinstance(told, Verdict):
+                    verdict = told
+                    violations += told.violations(latest=None if name == "clock steps" else LATEST)
+                elif told.startswith("skipped"):
+                    print(f"{store}, {name}: {told}", flush=True)
+                    return None
+                else:
+                    violations += [told.removeprefix("violation: ")] * told.startswith("violation: ")
+                    print(f"{store}, {name}: {time.monotonic() - begun:5.1f} s  {told}", flush=True)
+        except AssertionError as error:
+            violations.append(str(error))
+        return Stage(store, name, verdict or Verdict(), violations)
+
+
+# --- the stages -------------------------------------------------------------------------------------------
+
+
+def calm(url: str, folder: Path, seconds: float) -> Iterator[Verdict | str]:
+    with Cluster(url, folder, **LOAD, **SETTINGS) as cluster:
+        cluster.start(3)
+        yield f"three processes, {seconds:.0f} s, 20 fires a second"
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(10.0, left))
+            yield f"{sum(mark.what == 'start' for mark in cluster.marks())} starts"
+        yield from ended(cluster)
+
+
+def faults(url: str, folder: Path, seconds: float) -> Iterator[Verdict | str]:
+    with Cluster(url, folder, **LOAD, **SETTINGS) as cluster:
+        cluster.start(3)
+        pause = max(2.0, (seconds - 3 * TTL) / 5)
+        time.sleep(pause)
+        for name, choose in (("the leader", cluster.leader), ("a worker", cluster.worker)):
+            yield f"kill -9 of {name}, {cluster.kill(choose()).pid}, and a new one"
+            cluster.start(1)
+            time.sleep(pause)
+        leader = cluster.leader()
+        code = cluster.terminate(leader)
+        yield f"SIGTERM to the leader, {leader.pid}: exit code {code}, and a new one"
+        if code != 0:
+            yield f"violation: exit code {code} after SIGTERM"
+        cluster.start(1)
+        time.sleep(pause)
+        yield from stop_and_go(cluster)
+        time.sleep(pause)
+        yield from ended(cluster)
+
+
+def stop_and_go(cluster: Cluster) -> Iterator[str]:
+    leader, term = cluster.leader(), cluster.roster().leader.term
+    stopped = time.monotonic()
+    cluster.stop(leader)
+    yield f"SIGSTOP of the leader, {leader.pid}, for {3 * TTL:.0f} s (caught in a transaction: {cluster.caught})"
+    cluster.wait_for(lambda: cluster.roster().leader.term > term, 3 * TTL, "somebody else leads")
+    yield f"taken over after {time.monotonic() - stopped:.2f} s"
+    time.sleep(max(0.0, stopped + 3 * TTL - time.monotonic()))
+    cluster.resume(leader)
+    cluster.wait_for(lambda: "leader.lost" in leader.told(), 2 * TTL, "the resumed leader steps down")
+    yield "the resumed leader has stepped down"
+
+
+def clock_steps(url: str, folder: Path, seconds: float) -> Iterator[Verdict | str]:
+    """The clock goes forward by 8 s, back, back by another 5 s, and forward again, all within half a minute.
+    What was due in a stretch that comes twice ran the first time."""
+    shim = compiled(folder)
+    if shim is None:
+        yield "skipped, no C compiler (cc)"
+        return
+    with stepping(folder) as step:
+        env = {"LD_PRELOAD": str(shim), "SKEW_FILE": str(folder / "skew")}
+        with Cluster(url, folder, env=env, **LOAD, **SETTINGS) as cluster:
+            cluster.start(3)
+            before = cluster.roster()
+            for offset, length in ((0, 5), (8, 5), (0, 9), (-5, 6), (0, 7)):
+                step(offset)
+                yield f"the clock is {offset:+d} s off"
+                time.sleep(length)
+            after = cluster.roster()
+            if (after.leader.holder, after.leader.term) != (before.leader.holder, before.leader.term):
+                yield "violation: leadership changed with the clock"
+            if {replica.id for replica in after.replicas} != {replica.id for replica in before.replicas}:
+                yield "violation: a replica was declared dead"
+            yield from fences(cluster.processes)
+            yield from ended(cluster)
+
+
+def fences(processes: list[Process]) -> Iterator[str]:
+    for process in processes:
+        for line in process.told().splitlines():
+            if "fenced" in line or "replica.expired" in line or "Traceback" in line:
+                yield f"violation: {line}"
+
+
+def ended(cluster: Cluster) -> Iterator[Verdict | str]:
+    verdict = cluster.finish(patience=2 * TTL + 3)
+    for process in cluster.processes:
+        if "Traceback" in process.told():
+            yield f"violation: {process.pid} told of an unexpected error:\n{process.told()[-1500:]}"
+    yield str(verdict)
+    yield verdict
+
+
+# --- what they need -----------------------------------------------------------------------------------------
+
+
+def url_of(store: str, folder: Path) -> str:
+    return f"sqlite:///{folder}/soak.db" if store == "sqlite" else f"file://{folder}/store"
+
+
+def missing(url: str) -> str | None:
+    """Why there is no such store here; None if there is."""
+    try:
+        store_from_url(url)
+    except (ConfigurationError, ImportError) as error:
+        return str(error)
+    return None
+
+
+def compiled(folder: Path) -> Path | None:
+    compiler = shutil.which("cc")
+    if compiler is None or sys.platform != "linux":
+        return None
+    shim = folder / "skew.so"
+    source = Path(__file__).parent / "skew.c"
+    subprocess.run(
+        [compiler, "-O2", "-Wall", "-shared", "-fPIC", "-o", str(shim), str(source), "-ldl"], check=True
+    )
+    return shim
+
+
+@contextmanager
+def stepping(folder: Path) -> Iterator[Callable[[int], None]]:
+    """A function that sets how many seconds the clock of the processes is off."""
+    path = folder / "skew"
+    path.write_bytes(bytes(8))
+    with path.open("r+b", buffering=0) as file:
+
+        def step(seconds: int) -> None:
+            file.seek(0)
+            file.write(struct.pack("=q", seconds * 1_000_000_000))
+
+        yield step
+
+
+def show(stages: list[Stage]) -> None:
+    table = Table(title="Three processes, 20 fires a second", title_justify="left")
+    for column in ("store", "stage", "due", "ran", "lost", "other", "doubled", "unaccounted"):
+        table.add_column(column, justify="left" if column in ("store", "stage") else "right")
+    table.add_column("late p50/p99/max ms", justify="right")
+    table.add_column("longest gap after", justify="left")
+    table.add_column("", justify="left")
+    for stage in stages:
+        verdict = stage.verdict
+        lost = len(verdict.lost_in_faults) + len(verdict.lost_unexplained)
+        other = sum(verdict.states.values()) - verdict.ran - lost
+        late = " / ".join(f"{verdict.late(share) * 1000:.0f}" for share in (0.5, 0.99, 1.0))
+        gaps = ", ".join(f"{kind} {seconds:.2f} s" for kind, seconds in verdict.gaps)
+        counts = (verdict.due, verdict.ran, lost, other, len(verdict.doubled), len(verdict.unaccounted))
+        outcome = "VIOLATED" if stage.violations else "holds"
+        table.add_row(stage.store, stage.name, *map(str, counts), late, gaps, outcome)
+    Console(width=max(140, Console().width)).print(table)
+    for stage in stages:
+        for violation in stage.violations:
+            print(f"{stage.store}, {stage.name}: {violation}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,222 @@
+"""Why a fire ran or did not: found in the calendar, the job's history and the ledger.
+
+First the calendar then in force says which fire was meant, then the ledger says what became of it. Only what
+the calendar owed and the ledger does not have is unaccounted for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import takewhile
+
+from fencepost.cli.output import when
+from fencepost.cli.sentences import Scene, not_decided, not_due, of_fire
+from fencepost.cli.source import no_such_job
+from fencepost.cli.times import EXACT, Asked, asked
+from fencepost.model import FireRecord, JobEvent, JobRecord, State
+from fencepost.store.base import FireQuery, Roster, Store
+from fencepost.triggers import Trigger, trigger_from_json, zone
+
+LOOK_BACK = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=32))
+LOOK_FAR_BACK = (timedelta(days=366), timedelta(days=366 * 10))
+MOST_ROWS = 100
+
+
+@dataclass(frozen=True)
+class Answer:
+    job_id: str
+    asked: datetime
+    zone: str | None
+    verdict: str
+    """The fire's state, or: not due, not decided, not in the calendar, no schedule, before its time, removed,
+    forgotten, unaccounted."""
+    text: str
+    subject: str = ""
+    due_at: datetime | None = None
+    fire: FireRecord | None = None
+    other: FireRecord | None = None
+    """The fire that its reason names."""
+    before: datetime | None = None
+    after: datetime | None = None
+    """The nearest fires of the calendar, where none was due at the moment asked for."""
+
+
+@dataclass(frozen=True)
+class Reign:
+    """One definition of the job, from when to when it held."""
+
+    trigger: Trigger | None
+    since: datetime
+    until: datetime | None = None
+    ended_by: JobEvent | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything read before an answer is looked for."""
+
+    job_id: str
+    roster: Roster
+    record: JobRecord | None
+    history: Sequence[JobEvent]
+    retention: timedelta
+
+    @property
+    def reigns(self) -> list[Reign]:
+        found: list[Reign] = []
+        for event in self.history:
+            if event.kind not in ("defined", "removed"):
+                continue
+            if found and found[-1].until is None:
+                found[-1] = replace(found[-1], until=event.at, ended_by=event)
+            if event.kind == "defined":
+                trigger = trigger_from_json(event.trigger) if event.trigger else None
+                found.append(Reign(trigger, event.since))
+        return found
+
+    def due_in(self, start: datetime, width: timedelta) -> datetime | None:
+        """The first fire the calendars owed in this stretch."""
+        for reign in self.reigns:
+            if reign.trigger is None:
+                continue
+            due = reign.trigger.next_after(max(start - EXACT, reign.since))
+            if due is not None and due < start + width and (reign.until is None or due <= reign.until):
+                return due
+        return None
+
+
+async def answer(store: Store, job_id: str, text: str, retention: timedelta) -> Answer:
+    roster = await store.roster()
+    dead = (await store.evidence([replica.id for replica in roster.replicas])).dead
+    roster = replace(roster, overdue=roster.overdue | dead)
+    records, history = await store.jobs([job_id]), await store.history(job_id)
+    if not records and not history:
+        raise await no_such_job(store, job_id)
+    case = Case(job_id, roster, records[0] if records else None, history, retention)
+    reigns = case.reigns
+    question = asked(text, roster.now, zone(_zone_of(reigns[-1].trigger if reigns else None)))
+    start, due = _meant(case, question)
+    if due is None:
+        found = await _around(store, case, start, question)
+    else:
+        found = await _account(store, case, start, due)
+        if more := case.due_in(due + EXACT, start + question.width - due - EXACT):
+            hint = f"More were due just after it: ask for {more:%Y-%m-%dT%H:%M:%S}Z to hear of the next."
+            found = replace(found, text=f"{found.text} {hint}")
+    return replace(found, zone=question.zone, subject=_subject(case, found, question))
+
+
+def _meant(case: Case, question: Asked) -> tuple[datetime, datetime | None]:
+    """Of the instants a wall time may stand for, the one that has a fire."""
+    for start in question.instants:
+        if due := case.due_in(start, question.width):
+            return start, due
+    return question.instants[0], None
+
+
+async def _account(store: Store, case: Case, start: datetime, due: datetime) -> Answer:
+    """A fire was due then: what does the ledger say?"""
+    scene = Scene(case.roster, case.record, case.history)
+    rows = await store.find_fires(
+        FireQuery(job_id=case.job_id, since=due, until=due + EXACT, limit=MOST_ROWS)
+    )
+    covering = [fire for fire in rows if fire.scheduled]
+    blank = Answer(case.job_id, start, None, "", "", due_at=due)
+    for fire in sorted(covering, key=lambda fire: fire.due_at != due):
+        return await _told(store, scene, blank, fire)
+    if due > case.roster.now:
+        return replace(blank, verdict="not due", text=not_due(scene, due))
+    if case.record is not None and any(s.cursor < due for s in case.record.segments):
+        return replace(blank, verdict="not decided", text=not_decided(scene))
+    if due < case.roster.now - case.retention:
+        kept = f"it was due before what the ledger keeps ({case.retention.days} days), and is forgotten."
+        return replace(blank, verdict="forgotten", text=f"The ledger has no row for it: {kept}")
+    lost = "The ledger has no row for it, and should have: this is a fault. `fencepost audit` lists all such."
+    return replace(blank, verdict="unaccounted", text=lost)
+
+
+async def _told(store: Store, scene: Scene, blank: Answer, fire: FireRecord) -> Answer:
+    others = await store.find_fires(FireQuery(key=fire.refers_to)) if fire.refers_to else ()
+    other = others[0] if others else None
+    text, verdict = of_fire(scene, fire, other, blank.due_at), fire.state.value
+    if fire.state is State.PENDING:
+        verdict = "not due" if fire.due_at > scene.roster.now else "not decided"
+    return replace(blank, verdict=verdict, text=text, fire=fire, other=other)
+
+
+async def _around(store: Store, case: Case, start: datetime, question: Asked) -> Answer:
+    """No calendar owed a fire then. There may be rows all the same: manual ones, or of a pruned history."""
+    blank = Answer(case.job_id, start, None, "", "")
+    query = FireQuery(job_id=case.job_id, since=start, until=start + question.width, limit=MOST_ROWS)
+    rows = [fire for fire in await store.find_fires(query) if fire.due_at >= start]
+    if rows:
+        scene = Scene(case.roster, case.record, case.history)
+        fire = min(rows, key=lambda fire: (not fire.scheduled, fire.due_at))
+        return await _told(store, scene, replace(blank, due_at=fire.due_at), fire)
+    reign = next((each for each in reversed(case.reigns) if each.since <= start), None)
+    if reign is None:
+        return replace(blank, verdict="before its time", text=_too_early(case))
+    if reign.until is not None and reign.until < start:
+        event = reign.ended_by
+        by = f" by {event.by}" if event and event.by else ""
+        return replace(blank, verdict="removed", text=f"The job was removed at {when(reign.until)}{by}.")
+    if reign.trigger is None:
+        return replace(blank, verdict="no schedule", text="The job has no schedule: it runs when triggered.")
+    return _off_calendar(blank, reign, reign.trigger, start)
+
+
+def _off_calendar(blank: Answer, reign: Reign, trigger: Trigger, start: datetime) -> Answer:
+    before = _last_before(trigger, start, reign.since)
+    after = trigger.next_after(start)
+    if after and reign.until and after > reign.until:
+        after = None
+    nearest = " and ".join(
+        [
+            *([f"the one before at {when(before)}"] if before else []),
+            *([f"the one after at {when(after)}"] if after else []),
+        ]
+    )
+    text = f"Nothing was due then: its schedule is {trigger.describe()}"
+    text += f", with {nearest}." if nearest else ", which has no fires near."
+    return replace(blank, verdict="not in the calendar", text=text, before=before, after=after)
+
+
+def _too_early(case: Case) -> str:
+    first = case.history[0].at if case.history else None
+    if case.record is not None and first is not None and case.record.created_at < first:
+        return f"The job's history before {when(first)} is forgotten."
+    return f"The job did not exist then: it was first stored at {when(first)}."
+
+
+def _last_before(trigger: Trigger, moment: datetime, since: datetime) -> datetime | None:
+    """Triggers only look forward: look from further and further back."""
+
+    def fires_from(start: datetime) -> Iterator[datetime]:
+        return takewhile(lambda fire: fire < moment, trigger.after(max(start, since)))
+
+    for span in (*LOOK_BACK, *LOOK_FAR_BACK):
+        last = None
+        for fire in fires_from(moment - span):
+            last = fire
+        if last is not None or moment - span <= since:
+            return last
+    return None
+
+
+def _zone_of(trigger: Trigger | None) -> str:
+    name = getattr(trigger, "tz", None)
+    return name if isinstance(name, str) else "UTC"
+
+
+def _subject(case: Case, found: Answer, question: Asked) -> str:
+    """Which moment was meant; a time of day has many."""
+    moment = found.due_at or found.asked
+    local = ""
+    if question.zone not in (None, "UTC"):
+        local = f", {moment.astimezone(zone(question.zone or 'UTC')):%H:%M:%S} in {question.zone}"
+    if found.due_at is None:
+        return f"{case.job_id} at {when(moment)}{local}:"
+    kind = "manual fire" if found.fire is not None and not found.fire.scheduled else "fire"
+    return f"{case.job_id}, the {kind} of {when(moment)}{local}:"

@@ -1,0 +1,85 @@
+"""A manual fire from its adding to its end: what `trigger` and `retry` share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from fencepost.cli.output import emit, last_line, length, note, say
+from fencepost.cli.shapes import fire_shape
+from fencepost.errors import FencepostError, StoreUnavailable
+from fencepost.handle import Handle
+from fencepost.model import FireRecord, State
+from fencepost.store.base import Store
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+PATIENCE = 30
+"""How often in all a wait puts up with a store that does not answer, a second apart."""
+
+
+def follow_options(command: Command) -> Command:
+    command = click.option("--json", "as_json", is_flag=True, help="The fire as JSON.")(command)
+    command = click.option(
+        "--timeout", type=click.FloatRange(min=0), help="Wait at most so many seconds; implies --wait."
+    )(command)
+    return click.option("--wait", is_flag=True, help="Wait for its end; exit 0 if it succeeded, else 1.")(
+        command
+    )
+
+
+async def warn_if_nobody_knows(store: Store, job_id: str) -> None:
+    """It would wait for ever."""
+    roster, records = await store.roster(), await store.jobs([job_id])
+    dead = (await store.evidence([replica.id for replica in roster.replicas])).dead | roster.overdue
+    live = [replica for replica in roster.replicas if replica.id not in dead]
+    if records and not any(records[0].job.target in replica.targets for replica in live):
+        note(f"no live replica knows the task {records[0].job.target!r}: the fire waits until one starts")
+
+
+async def followed(handle: Handle, wait: bool, timeout: float | None) -> FireRecord:
+    """The fire as it stands, or, if asked to wait, as it ended."""
+    if not wait and timeout is None:
+        return await handle.do_record()
+    try:
+        async with asyncio.timeout(timeout):
+            return await _ended(handle)
+    except TimeoutError:
+        raise FencepostError(
+            f"{handle.key} has not ended within {timeout:g} s; it goes on: `fencepost show '{handle.key}'`"
+        ) from None
+
+
+async def _ended(handle: Handle) -> FireRecord:
+    """A store that is away for a while does not end the wait: the fire may go on all the same."""
+    failures = 0
+    while True:
+        try:
+            return await handle.do_wait(None)
+        except StoreUnavailable:
+            failures += 1
+            if failures >= PATIENCE:
+                raise
+            await asyncio.sleep(1)
+
+
+def told(fire: FireRecord, as_json: bool, waited: bool) -> int:
+    """Print it and say the exit code: by its outcome if that was waited for."""
+    if as_json:
+        emit(fire_shape(fire))
+    elif fire.state.final:
+        took = f" after {length(fire.finished_at - fire.started_at)}" if _ran(fire) else ""  # type: ignore[operator]
+        why = "; ".join(filter(None, [fire.why, last_line(fire.error)]))
+        say(
+            f"{fire.state}{took}"
+            + (f" on {fire.replica}" if fire.replica else "")
+            + (f": {why}" if why else "")
+        )
+    return 1 if waited and fire.state is not State.SUCCEEDED else 0
+
+
+def _ran(fire: FireRecord) -> bool:
+    return fire.started_at is not None and fire.finished_at is not None

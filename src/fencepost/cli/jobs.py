@@ -1,0 +1,119 @@
+"""`fencepost jobs`: list them, show one, remove one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+
+import click
+
+from fencepost.cli.output import emit, facts, note, say, table, when
+from fencepost.cli.overview import overview
+from fencepost.cli.shapes import Shape, definition_shape, event_shape, time
+from fencepost.cli.source import Source, json_option, stored_job, takes, whoami
+from fencepost.cli.status import job_state, job_table
+from fencepost.model import JobEvent, JobRecord
+from fencepost.store.base import Store
+from fencepost.triggers import from_iso
+
+
+class ListByDefault(click.Group):
+    """`jobs` alone, or with a target, is `jobs list`."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in context.help_option_names):
+            args = ["list", *args]
+        return super().parse_args(context, args)
+
+
+@click.group(cls=ListByDefault, subcommand_metavar="[list|show|rm] [TARGET] [ID]")
+def jobs() -> None:
+    """List the jobs; show or remove one."""
+
+
+@jobs.command("list")
+@takes()
+@json_option
+def list_jobs(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> None:
+    """List the jobs: state, schedule, last outcome, next fire."""
+    source = Source.of(words, (), url, namespace)
+    found, now = source.ask(lambda store: overview(store, source.scheduler.store_name))
+    if as_json:
+        emit(found["jobs"])
+    else:
+        job_table(found["jobs"], now)
+
+
+@jobs.command("show")
+@takes("ID")
+@json_option
+def show_job(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> None:
+    """Show the definition of job ID, and its history."""
+    source = Source.of(words, ("ID",), url, namespace)
+    [id] = source.words
+
+    async def look(store: Store) -> tuple[JobRecord, Sequence[JobEvent], Shape, datetime]:
+        record = await stored_job(store, id)
+        found, now = await overview(store, source.scheduler.store_name)
+        state: Shape = next((job for job in found["jobs"] if job["id"] == id), {})
+        return record, await store.history(id), state, now
+
+    record, history, state, _ = source.ask(look)
+    shape = {**definition_shape(record), **state, "history": [event_shape(event) for event in history]}
+    if as_json:
+        emit(shape)
+        return
+    facts(_facts(record, shape))
+    table(("at", "what", "until", "by", "note"), (_event_row(event) for event in history))
+
+
+@jobs.command("rm")
+@takes("ID")
+@json_option
+def remove_job(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> None:
+    """Remove job ID.
+
+    What is due or waiting is cancelled, what runs goes on. Its history stays.
+    """
+    source = Source.of(words, ("ID",), url, namespace)
+    [id] = source.words
+
+    async def remove(store: Store) -> tuple[JobRecord, bool]:
+        record = await stored_job(store, id)
+        replicas = (await store.roster()).replicas
+        removed = await source.scheduler.do_change(id, "remove", by=whoami())
+        return removed, any(record.job.target in replica.targets for replica in replicas)
+
+    record, known = source.ask(remove)
+    if as_json:
+        emit({"job_id": id, "removed_at": time(record.removed_at)})
+    else:
+        say(f"{id} is removed")
+    if known:
+        note("a replica declares it in code: unless that is taken out too, it comes back at the next start")
+
+
+def _facts(record: JobRecord, shape: Shape) -> list[tuple[str, object]]:
+    job = record.job
+    return [
+        ("job", record.id),
+        ("task", job.target),
+        ("state", job_state(shape)),
+        ("schedule", shape["schedule"] or "when triggered"),
+        ("next", when(from_iso(shape["next_run_at"])) if shape["next_run_at"] else None),
+        ("args", json.dumps(dict(job.args)) if job.args else None),
+        ("overlap", job.overlap),
+        ("misfire", f"{job.misfire}, after {job.misfire_after.total_seconds():g} s"),
+        ("retry", json.dumps(shape["retry"]) if shape["retry"] else None),
+        ("timeout", f"{job.timeout.total_seconds():g} s" if job.timeout else None),
+        ("after crash", job.after_crash),
+        ("runs on", f"{job.execute_on} replica" if job.execute_on == "any" else "the leader"),
+        ("created", when(record.created_at)),
+        ("changed", when(record.changed_at)),
+    ]
+
+
+def _event_row(event: JobEvent) -> tuple[object, ...]:
+    told = f"{event.kind} {json.dumps(dict(event.trigger))}" if event.trigger else event.kind
+    return when(event.at), told, when(event.until), event.by, event.note

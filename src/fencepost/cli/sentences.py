@@ -1,0 +1,185 @@
+"""The ledger in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from fencepost.cli.output import distance, last_line, length, when
+from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Reason, State
+from fencepost.store.base import Roster
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a sentence may need to know."""
+
+    roster: Roster
+    record: JobRecord | None
+    history: Sequence[JobEvent] = ()
+
+    @property
+    def live(self) -> int:
+        return len(self.roster.replicas) - len(self.roster.overdue)
+
+    def pause_at(self, moment: datetime) -> Gap | None:
+        """From the job's record; where that has forgotten it, from its history."""
+        if self.record is not None and (gap := self.record.paused_at(moment)):
+            return gap
+        for event in reversed(self.history):
+            if event.kind == "paused" and event.at <= moment:
+                return Gap(event.at, event.until, event.note, event.by)
+        return None
+
+
+def of_fire(scene: Scene, fire: FireRecord, other: FireRecord | None, due: datetime | None) -> str:
+    tell: dict[State, Callable[[], str]] = {
+        State.PENDING: lambda: _pending(scene, fire),
+        State.QUEUED: lambda: "It waits for its turn: another run of the job is active.",
+        State.RUNNING: lambda: _running(scene, fire),
+        State.WAITING: lambda: _waiting(scene, fire),
+        State.SUCCEEDED: lambda: f"It ran: {_run(fire)}, and succeeded.",
+        State.FAILED: lambda: f"It ran and failed: {_run(fire)}; {_reason(fire)}.",
+        State.SKIPPED: lambda: f"It was skipped{_among(fire)}: {_skipped(scene, fire, other, due)}.",
+        State.MISSED: lambda: f"It was missed{_among(fire)}: {_missed(scene, fire, other)}.",
+        State.LOST: lambda: _lost(fire),
+        State.CANCELLED: lambda: f"It was cancelled{_among(fire)}: {_cancelled(fire)}.",
+    }
+    return tell[fire.state]()
+
+
+def not_due(scene: Scene, due: datetime) -> str:
+    coming = f"It is not due yet: it comes {distance(due, scene.roster.now)}"
+    pause = scene.record.paused_at(due) if scene.record else None
+    return f"{coming}, and will be skipped: {_paused(pause)}." if pause else f"{coming}."
+
+
+def not_decided(scene: Scene) -> str:
+    misfire = f" by the job's misfire policy, {scene.record.job.misfire!r}" if scene.record else ""
+    if not scene.live:
+        return f"It is due and not decided: no replica is running. The next one to start decides it{misfire}."
+    return f"It is due and not planned yet; the leader will, and then it is decided{misfire}."
+
+
+def _pending(scene: Scene, fire: FireRecord) -> str:
+    if fire.due_at > scene.roster.now:
+        return not_due(scene, fire.due_at)
+    if not scene.live:
+        return not_decided(scene)
+    task = scene.record.job.target if scene.record else ""
+    if not any(task in replica.targets for replica in scene.roster.replicas):
+        return f"It is due and not decided: no replica that is running knows the task {task!r}."
+    pause = scene.pause_at(scene.roster.now) if scene.record else None
+    if pause and scene.record and scene.record.paused_at(scene.roster.now):
+        return f"It is due and held back: {_paused(pause)}."
+    return "It is due and waits for a replica with a free slot."
+
+
+def _running(scene: Scene, fire: FireRecord) -> str:
+    now = scene.roster.now
+    known = {replica.id for replica in scene.roster.replicas} - scene.roster.overdue
+    doubt = "" if fire.replica in known else "; that replica has not been heard of since its lease ran out"
+    since = length(now - fire.started_at) if fire.started_at else "?"
+    return (
+        f"It is running: since {when(fire.started_at)} ({since}) on {fire.replica}{_attempts(fire)}{doubt}."
+    )
+
+
+def _waiting(scene: Scene, fire: FireRecord) -> str:
+    last = fire.attempts[-1] if fire.attempts else None
+    ended = f" The last attempt ended as {last.outcome!r}: {last_line(last.error)}" if last else ""
+    return f"It waits to be run again, not before {when(fire.not_before)}.{ended.rstrip(': ')}"
+
+
+def _run(fire: FireRecord) -> str:
+    took = ""
+    if fire.started_at and fire.finished_at:
+        took = f", took {length(fire.finished_at - fire.started_at)}"
+    return f"started {when(fire.started_at, exact=True)} on {fire.replica}{took}{_attempts(fire)}"
+
+
+def _attempts(fire: FireRecord) -> str:
+    return f", attempt {fire.attempt}" if fire.attempt > 1 else ""
+
+
+def _reason(fire: FireRecord) -> str:
+    return ": ".join(filter(None, [fire.reason, last_line(fire.error)])) or "no reason is on record"
+
+
+def _among(fire: FireRecord) -> str:
+    if fire.count == 1:
+        return ""
+    return f", one of {fire.count} from {when(fire.first_due_at)} to {when(fire.last_due)}"
+
+
+def _skipped(scene: Scene, fire: FireRecord, other: FireRecord | None, due: datetime | None) -> str:
+    if fire.reason == Reason.PAUSED:
+        return _paused(scene.pause_at(due or fire.due_at))
+    if fire.reason == Reason.OVERLAP:
+        return f"{_named(fire, other)} was still active{_span(other)}"
+    if fire.reason == Reason.QUEUE_FULL:
+        return f"the queue was full behind {_named(fire, other)}{_span(other)}"
+    return _reason(fire)
+
+
+def _missed(scene: Scene, fire: FireRecord, other: FireRecord | None) -> str:
+    job = scene.record.job if scene.record else None
+    if fire.reason == Reason.COALESCED:
+        fate = f", which {_fate(other)}" if other else ""
+        return f"nobody could start it in time, and it was coalesced into {_named(fire, other)}{fate}"
+    if fire.reason == Reason.MISFIRE:
+        limit = f" within {length(job.misfire_after)}" if job else " in time"
+        return f"nobody could start it{limit}, and the misfire policy is 'skip'"
+    if fire.reason == Reason.CATCH_UP_LIMIT:
+        return "nobody could start it in time, and only the newest of such a backlog are run"
+    if fire.reason == Reason.UNKNOWN_TASK:
+        return f"no live replica had known the task {job.target if job else ''!r} for an hour"
+    return _reason(fire)
+
+
+def _lost(fire: FireRecord) -> str:
+    noticed = f"; noticed {when(fire.finished_at)}" if fire.finished_at else ""
+    crashes = f" It crashed {fire.crashes} times." if fire.crashes > 1 else ""
+    return (
+        f"It is lost: started {when(fire.started_at, exact=True)}, and its replica {fire.replica} died in "
+        f"mid-run{noticed}. How far it came is not known.{crashes}"
+    )
+
+
+def _cancelled(fire: FireRecord) -> str:
+    ran = f", after it had started {when(fire.started_at, exact=True)}" if fire.started_at else ""
+    return f"{fire.reason or 'no reason is on record'} at {when(fire.finished_at)}{ran}"
+
+
+def _paused(gap: Gap | None) -> str:
+    if gap is None:
+        return "the job was paused"
+    until = f" until {when(gap.until)}" if gap.until else ""
+    by = f" by {gap.by}" if gap.by else ""
+    return f"the job was paused from {when(gap.since)}{until}{by}" + (f', "{gap.note}"' if gap.note else "")
+
+
+def _named(fire: FireRecord, other: FireRecord | None) -> str:
+    return other.key if other else fire.refers_to or "another run"
+
+
+def _span(other: FireRecord | None) -> str:
+    if other is None or other.started_at is None:
+        return ""
+    started = other.attempts[0].started_at if other.attempts else other.started_at
+    return f", from {when(started)} " + (
+        f"to {when(other.finished_at)}" if other.finished_at else "until now"
+    )
+
+
+def _fate(other: FireRecord | None) -> str:
+    if other is None:
+        return "is forgotten"
+    if other.state.final:
+        return f"{_VERBS.get(other.state, other.state.value)} at {when(other.finished_at)}"
+    return f"is {other.state}"
+
+
+_VERBS = {State.LOST: "was lost", State.SKIPPED: "was skipped", State.MISSED: "was missed"}
+_VERBS |= {State.CANCELLED: "was cancelled"}

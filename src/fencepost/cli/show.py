@@ -1,0 +1,86 @@
+"""`fencepost show KEY`: everything about one fire."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from fencepost.cli.output import emit, facts, last_line, length, say, table, when
+from fencepost.cli.shapes import whole_fire_shape
+from fencepost.cli.source import Source, json_option, takes
+from fencepost.errors import UsageError
+from fencepost.model import FireRecord
+from fencepost.settings import did_you_mean
+from fencepost.store.base import FireQuery, Store
+
+
+@click.command()
+@takes("KEY")
+@json_option
+def show(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> None:
+    """Show everything about the fire KEY."""
+    source = Source.of(words, ("KEY",), url, namespace)
+    fire = source.ask(lambda store: stored_fire(store, source.words[0]))
+    if as_json:
+        emit(whole_fire_shape(fire))
+    else:
+        print_fire(fire)
+
+
+async def stored_fire(store: Store, key: str) -> FireRecord:
+    found = await store.find_fires(FireQuery(key=key))
+    if found:
+        return found[0]
+    job_id = key.split("@")[0].split("!")[0]
+    near = [fire.key for fire in await store.find_fires(FireQuery(job_id=job_id, limit=1000))]
+    hint = did_you_mean(key, near)
+    if not hint and "@" in key:
+        hint = f"; `fencepost why {job_id} {key.split('@')[1]}` may know"
+    raise UsageError(f"there is no fire {key!r}{hint or '; `fencepost fires` lists them'}")
+
+
+def print_fire(fire: FireRecord) -> None:
+    facts(
+        [
+            ("fire", fire.key),
+            ("job", fire.job_id),
+            ("state", fire.state),
+            ("why", fire.why),
+            ("due", when(fire.due_at, exact=True)),
+            (
+                "through",
+                f"{when(fire.last_due, exact=True)} ({fire.count} fires)" if fire.count > 1 else None,
+            ),
+            ("kind", "scheduled" if fire.scheduled else "manual"),
+            ("by", fire.by or None),
+            ("args", None if fire.args is None else json.dumps(dict(fire.args))),
+            ("token", fire.token or None),
+            ("attempt", fire.attempt or None),
+            ("crashes", fire.crashes or None),
+            ("replica", fire.replica),
+            ("not before", when(fire.not_before, exact=True) or None),
+            ("started", when(fire.started_at, exact=True) or None),
+            ("finished", when(fire.finished_at, exact=True) or None),
+            ("cancelling", "asked for" if fire.cancel_requested else None),
+            ("progress", None if fire.progress is None else json.dumps(dict(fire.progress))),
+            ("checkpoint", None if fire.checkpoint is None else json.dumps(fire.checkpoint)),
+        ]
+    )
+    if fire.attempts:
+        table(
+            ("token", "started", "took", "outcome", "error", "replica"),
+            (
+                (
+                    attempt.token,
+                    when(attempt.started_at, exact=True),
+                    length(attempt.finished_at - attempt.started_at),
+                    attempt.outcome,
+                    last_line(attempt.error),
+                    attempt.replica,
+                )
+                for attempt in fire.attempts
+            ),
+        )
+    if fire.error:
+        say(fire.error.rstrip())

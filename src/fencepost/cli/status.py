@@ -1,0 +1,106 @@
+"""`fencepost status`: who leads, who takes part, how each job stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import click
+
+from fencepost.cli.output import distance, emit, facts, say, table, when
+from fencepost.cli.overview import overview
+from fencepost.cli.shapes import Shape
+from fencepost.cli.source import Source, json_option, takes
+from fencepost.triggers import from_iso
+
+
+@click.command()
+@takes()
+@json_option
+def status(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> None:
+    """Show the leader, the replicas and the jobs."""
+    source = Source.of(words, (), url, namespace)
+    found, now = source.ask(lambda store: overview(store, source.scheduler.store_name))
+    if as_json:
+        emit(found)
+        return
+    facts([("store", found["store"]), ("leader", _leader(found["leader"])), ("time", when(now))])
+    if found["replicas"]:
+        table(REPLICA_COLUMNS, (_replica_row(replica, now) for replica in found["replicas"]))
+    else:
+        say("no replica takes part: nothing runs until one starts")
+    job_table(found["jobs"], now)
+
+
+def job_table(jobs: Iterable[Shape], now: datetime) -> None:
+    jobs = list(jobs)
+    if not jobs:
+        say("no jobs yet: they are stored when a replica that declares them starts")
+        return
+    table(JOB_COLUMNS, (_job_row(job, now) for job in jobs))
+
+
+REPLICA_COLUMNS = ("replica", "state", "host", "pid", "joined", "running", "version")
+JOB_COLUMNS = ("job", "state", "schedule", "last", "next")
+
+
+def _leader(leader: Shape | None) -> str:
+    if leader is None:
+        return "none"
+    late = "" if leader["state"] == "alive" else f", {leader['state']}"
+    return f"{leader['replica']} (term {leader['term']}{late})"
+
+
+def _replica_row(replica: Shape, now: datetime) -> tuple[Any, ...]:
+    state = f"{replica['state']}, leads" if replica["leader"] else replica["state"]
+    joined = distance(from_iso(replica["joined_at"]), now)
+    return (
+        replica["replica"],
+        state,
+        replica["host"],
+        replica["pid"],
+        joined,
+        len(replica["running"]),
+        replica["version"],
+    )
+
+
+def _job_row(job: Shape, now: datetime) -> tuple[Any, ...]:
+    next_at = job["next_run_at"] and from_iso(job["next_run_at"])
+    return (
+        job["id"],
+        job_state(job),
+        job["schedule"] or "when triggered",
+        _last(job["last"], now),
+        f"{when(next_at)} ({distance(next_at, now)})" if next_at else "",
+    )
+
+
+def job_state(job: Shape) -> str:
+    """In words: `paused until … by …: migrating`, `running, but its replica is dead`."""
+    return ", ".join(map(_described, job["states"], [job] * len(job["states"])))
+
+
+def _described(state: str, job: Shape) -> str:
+    if state == "paused":
+        pause = job["paused"]
+        until = f" until {when(from_iso(pause['until']))}" if pause["until"] else ""
+        by = f" by {pause['by']}" if pause["by"] else ""
+        reason = f": {pause['reason']}" if pause["reason"] else ""
+        return f"paused{until}{by}{reason}"
+    if state == "orphaned":
+        return "orphaned: no live replica knows its task"
+    if state == "running":
+        standings = {run["replica_state"] for run in job["active"] if run["state"] == "running"}
+        bad = [name for name in ("dead", "gone", "overdue") if name in standings]
+        return f"running, but its replica is {bad[0]}" if bad else "running"
+    return state
+
+
+def _last(last: Shape | None, now: datetime) -> str:
+    if last is None:
+        return ""
+    ended = last["finished_at"] or last["due_at"]
+    reason = f": {last['reason']}" if last["reason"] else ""
+    return f"{last['state']}{reason} ({distance(from_iso(ended), now)})"

@@ -1,0 +1,45 @@
+"""`fencepost why JOB 03:00`: what became of that fire, in a sentence."""
+
+from __future__ import annotations
+
+import click
+
+from fencepost.cli.answer import Answer, answer
+from fencepost.cli.output import emit, say
+from fencepost.cli.shapes import Shape, fire_shape, time
+from fencepost.cli.source import Source, json_option, takes
+from fencepost.triggers import iso
+
+
+@click.command()
+@takes("JOB", "WHEN")
+@json_option
+def why(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> int:
+    """Say why JOB ran at WHEN, or did not.
+
+    WHEN is 03:00, 2026-11-15T03:00 or with an offset. Without one it is read in the zone of the job's schedule,
+    else in UTC; a time alone is the latest that has been. Exits 1 only if the ledger cannot account for the fire.
+    """
+    source = Source.of(words, ("JOB", "WHEN"), url, namespace)
+    job, when = source.words
+    found = source.ask(lambda store: answer(store, job, when, source.settings.retention))
+    if as_json:
+        emit(_shape(found))
+    else:
+        say(f"{found.subject}\n{found.text}")
+    return 1 if found.verdict == "unaccounted" else 0
+
+
+def _shape(found: Answer) -> Shape:
+    return {
+        "job_id": found.job_id,
+        "asked": iso(found.asked),
+        "zone": found.zone,
+        "due_at": time(found.due_at),
+        "verdict": found.verdict,
+        "answer": f"{found.subject} {found.text}",
+        "fire": fire_shape(found.fire) if found.fire else None,
+        "refers_to": fire_shape(found.other) if found.other else None,
+        "before": time(found.before),
+        "after": time(found.after),
+    }

@@ -1,0 +1,243 @@
+"""This process's copy of the state: how it follows the log, adds to it, and starts a new generation."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+from fencepost.errors import ConfigurationError, FencepostError, StoreCorrupt
+from fencepost.store.codec import micros
+from fencepost.store.file.archive import Archive
+from fencepost.store.file.folder import Folder
+from fencepost.store.file.generation import FORMAT, Draft, Header, header_of, read_snapshot
+from fencepost.store.file.lines import REMEDY
+from fencepost.store.file.log import Log
+from fencepost.store.file.state import Change, LoggedState
+
+log = logging.getLogger("fencepost")
+
+SNAPSHOT_BYTES = 1_000_000
+"""Of log, before a new generation begins."""
+
+MANY_ROWS = 5_000
+"""A state of more is written while others go on."""
+
+
+class Journal:
+    def __init__(self, folder: Folder, snapshot_bytes: int, keep_fires: int) -> None:
+        self.folder = folder
+        self._snapshot_bytes = snapshot_bytes
+        self._keep_fires = keep_fires
+        self._state: LoggedState | None = None
+        self._log: Log | None = None
+        self._header: Header | None = None
+        self._store: str | None = None
+        self._snapshot_size = 0
+        self._draft: Draft | None = None
+        self._retry_at = 0
+
+    @property
+    def state(self) -> LoggedState:
+        assert self._state is not None
+        return self._state
+
+    @property
+    def log(self) -> Log:
+        assert self._log is not None
+        return self._log
+
+    @property
+    def header(self) -> Header:
+        assert self._header is not None
+        return self._header
+
+    # --- following --------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read the state, if it is not in memory. Not under the lock: a large one takes a while, and what is
+        committed when this begins does not change any more."""
+        if self._state is not None:
+            return
+        with self.folder.locked(shared=True):
+            path = self.folder.snapshot(self._generation())
+            source = path.open("rb")
+            self._log = Log(self.folder.log(self._generation()))
+            committed = self._log.size()
+        try:
+            with source:
+                data = source.read()
+            header, rows = read_snapshot(data, path)
+            self._check_identity(header, path)
+            self._state = LoggedState(Archive(self.folder.fires, header.days, header.pruned_before))
+            self._redo(rows, path)
+            self._header, self._store, self._snapshot_size = header, header.store, len(data)
+            self._replay(committed)
+        except BaseException:
+            self.forget()
+            raise
+
+    def _check_identity(self, header: Header, path: Path) -> None:
+        if self._store not in (None, header.store):
+            raise StoreCorrupt(
+                f"{self.folder.path} was replaced by another store while in use; stop all replicas, check it, "
+                "start again"
+            )
+        if header_of(self.log.read_first(), self.log.path) != header:
+            raise StoreCorrupt(f"{self.log.path} does not belong to {path.name}; {REMEDY}")
+
+    def catch_up(self) -> bool:
+        """Take over what others have written. False: too much has happened, `load` again."""
+        if self._state is None:
+            return False
+        try:
+            if self._follow(self._generation()):
+                self._replay()
+                return True
+        except BaseException:
+            self.forget()
+            raise
+        self.forget()
+        return False
+
+    def _generation(self) -> int:
+        generation = self.folder.generation()
+        if generation is None:
+            raise StoreCorrupt(f"{self.folder.path} holds no snapshot any more; {REMEDY}")
+        return generation
+
+    def _follow(self, generation: int) -> bool:
+        """One step to the next generation needs no snapshot: what is left of the log before it can be read
+        although its name is gone, and the new one goes on inside of that."""
+        if generation == self.header.generation:
+            return self.log.is_in_place()
+        if generation != self.header.generation + 1:
+            return False
+        self._replay()
+        fresh = Log(self.folder.log(generation))
+        header = header_of(fresh.read_first(), fresh.path)
+        if header.store != self._store or not fresh.skip(self.log.end - header.follows):
+            fresh.close()
+            return False
+        archive = self.state.archive.with_days(header.days)
+        moved = archive.moved_since(self.state.archive)
+        self._go_over(header, fresh, archive, moved, os.stat(self.folder.snapshot(generation)).st_size)
+        return True
+
+    def _go_over(self, header: Header, fresh: Log, archive: Archive, moved: list[str], size: int) -> None:
+        self.state.moved_out(moved, archive)
+        self.log.close()
+        self._header, self._log, self._snapshot_size = header, fresh, size
+
+    def _replay(self, committed: int | None = None) -> None:
+        for entry in self.log.read(committed):
+            self._redo(entry["rows"], self.log.path)
+
+    def _redo(self, changes: Iterable[Change], path: Path) -> None:
+        try:
+            for change in changes:
+                self.state.redo(change)
+        except (FencepostError, LookupError, TypeError, ValueError) as error:
+            kind = ConfigurationError if isinstance(error, ConfigurationError) else StoreCorrupt
+            raise kind(f"{path} cannot be read: {error}") from error
+
+    def forget(self) -> None:
+        """What is in memory may be ahead of the disk, or belong to another process: read it again."""
+        if self._log is not None:
+            self._log.close()
+        self._state = self._log = self._header = None
+
+    # --- writing ----------------------------------------------------------------------------------------
+
+    def commit(self, names: list[str], at: datetime) -> None:
+        """Make the changes of these operations last. On failure they have not happened."""
+        changes, self.state.changes = self.state.changes, []
+        if not changes:
+            self.log.sync()
+            return
+        try:
+            self.log.append({"at": micros(at), "do": names, "rows": changes})
+        except BaseException:
+            self.forget()
+            raise
+        if self._draft is not None or self.log.end > max(self._limit(), self._retry_at):
+            self._advance_generation()
+
+    def _limit(self) -> float:
+        """A large state is written again only after as much has been logged."""
+        return self._snapshot_bytes * max(1.0, self._snapshot_size / SNAPSHOT_BYTES)
+
+    # --- generations --------------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        """The first one, unless there is one."""
+        if self.folder.generation() is not None:
+            return
+        for generation in self.folder.logs():
+            left = Log(self.folder.log(generation))
+            entries = left.read()
+            left.close()
+            if generation > 1 or len(entries) > 1:
+                raise StoreCorrupt(f"{left.path} has lost its snapshot; {REMEDY}")
+        archive = Archive(self.folder.fires)
+        draft = Draft(
+            self.folder, Header(FORMAT, secrets.token_hex(8), 1), archive, LoggedState(archive).dump()
+        )
+        draft.write()
+        draft.publish(b"")
+
+    def tidy(self) -> None:
+        """Remove what crashes have left behind, unless somebody may be writing it at this moment."""
+        if self.folder.begin_draft():
+            self.folder.tidy(self.header.generation, self.state.archive.days)
+            self.folder.end_draft()
+
+    def _advance_generation(self) -> None:
+        """Write the next one, or put it in force. The operation that led here is committed: whatever goes wrong
+        now is no failure of it."""
+        if self._draft is None and self.folder.begin_draft():
+            self._draft = self._begin()
+        draft = self._draft
+        if draft is None or draft.is_being_written:
+            return
+        self._draft, end = None, self.log.end
+        try:
+            draft.publish(self.log.since(draft.header.follows))
+            fresh = Log(self.folder.log(draft.header.generation))
+            fresh.read_first()
+            fresh.skip(end - draft.header.follows)
+            archive = self.state.archive.with_days(draft.header.days)
+            self._go_over(draft.header, fresh, archive, [fire.key for fire in draft.moving], draft.size)
+            self.folder.tidy(draft.header.generation, archive.days)
+        except OSError as error:
+            log.warning("%s: no snapshot could be written (%s); the log goes on", self.folder.path, error)
+            self._retry_at = end + self._snapshot_bytes
+            self.forget()  # it may have come just far enough to be in force
+        finally:
+            self.folder.end_draft()
+
+    def _begin(self) -> Draft:
+        state, header = self.state, self.header
+        moving = state.to_move_out(self._keep_fires)
+        draft = Draft(
+            self.folder,
+            Header(FORMAT, header.store, header.generation + 1, self.log.end, state.archive.pruned_before),
+            state.archive,
+            state.dump(but={fire.key for fire in moving}),
+            moving,
+        )
+        if len(state.jobs_by_id) + len(state.fires) > MANY_ROWS:
+            draft.write_aside()
+        else:
+            draft.write()
+        return draft
+
+    def end(self) -> None:
+        if self._draft is not None:
+            self._draft.abandon()
+            self._draft = None
+        self.folder.end_draft()
+        self.forget()

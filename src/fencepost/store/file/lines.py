@@ -1,0 +1,51 @@
+"""Checksummed lines of JSON, and what a line that does not check means."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from fencepost.errors import StoreCorrupt
+from fencepost.model import Json
+
+REMEDY = "nothing was changed: restore the folder from a backup, or move it away and a new store is made"
+
+
+class Line(NamedTuple):
+    content: Json
+    end: int
+    """Where the next one begins."""
+
+
+def line(content: Json) -> bytes:
+    text = json.dumps(content, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def lines(data: bytes, path: Path, number: int = 1, torn: bool = False) -> Iterator[Line]:
+    """The lines of `data`, the first of which has this number in its file. With `torn` the last one may be the
+    rest of a write that a crash cut off, and is left out; any other that does not check is damage."""
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start)
+        text = checked(data[start:end]) if end >= 0 else None
+        if text is None:
+            last = end < 0 or end + 1 == len(data)
+            if torn and last:
+                return
+            raise StoreCorrupt(f"{path}, line {number}: its checksum does not fit; {REMEDY}")
+        yield Line(json.loads(text), end + 1)
+        start = end + 1
+        number += 1
+
+
+def checked(raw: bytes) -> bytes | None:
+    """What the line says, if it is whole."""
+    try:
+        expected = int(raw[:8], 16)
+    except ValueError:
+        return None
+    return raw[9:] if raw[8:9] == b" " and zlib.crc32(raw[9:]) == expected else None

@@ -1,0 +1,261 @@
+"""The model's rows, with every change put on record.
+
+What is logged is not the operation but what it did to the rows. A replica of another version, whose rules
+differ in some detail, then still arrives at the very same rows: an upgrade cannot change what was decided.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import fields
+from datetime import datetime
+from functools import cache
+from typing import Any, TypeVar, get_type_hints
+
+from fencepost.clock import Moment
+from fencepost.errors import ConfigurationError
+from fencepost.model import FireRecord, JobEvent, JobRecord, Json, Lease, ReplicaRecord, changed
+from fencepost.store.base import FireQuery
+from fencepost.store.codec import from_json, micros, moment, to_json
+from fencepost.store.file.archive import Archive
+from fencepost.store.rows import TargetRecord
+from fencepost.store.state import StoreState, _matches
+
+Change = list[Json]
+"""What kind of row, which one, and its fields that are new."""
+
+Row = TypeVar("Row")
+
+
+class LoggedState(StoreState):
+    def __init__(self, archive: Archive) -> None:
+        super().__init__()
+        self.archive = archive
+        self.boot: str | None = None
+        self.changes: list[Change] = []
+        """Made since the last commit, in their order."""
+        self._leader = Lease()
+        self._moments: dict[str, Change] = {}
+        """By job: when to look at it, when to plan it."""
+
+    # --- changes, as the operations make them ---------------------------------------------------------
+
+    def put_job_row(self, record: JobRecord, look_at: datetime | None, plan_at: datetime | None) -> None:
+        new = _new_fields(self.jobs_by_id.get(record.id), record)
+        moments: Change = [_micros(look_at), _micros(plan_at)]
+        if new or self._moments.get(record.id) != moments:
+            self._log("job", record.id, new, *moments)
+            self._put_job_at(record, look_at, plan_at)
+
+    def note(self, event: JobEvent) -> None:
+        self._log("event", event.job_id, to_json(event))
+        super().note(event)
+
+    def put_target(self, target: TargetRecord) -> None:
+        self._log("target", target.name, to_json(target))
+        super().put_target(target)
+
+    def put_fire(self, fire: FireRecord) -> None:
+        if new := _new_fields(self.fires.get(fire.key), fire):
+            self._log("fire", fire.key, new)
+            super().put_fire(fire)
+
+    def drop_fire(self, fire: FireRecord) -> None:
+        self._log("no fire", fire.key)
+        super().drop_fire(fire)
+
+    def put_replica(self, replica: ReplicaRecord) -> None:
+        if new := _new_fields(self.replicas.get(replica.id), replica):
+            self._log("replica", replica.id, new)
+            super().put_replica(replica)
+
+    def drop_replica(self, id: str) -> None:
+        if id in self.replicas:
+            self._log("no replica", id)
+            super().drop_replica(id)
+
+    @property
+    def leader(self) -> Lease:
+        return self._leader
+
+    @leader.setter
+    def leader(self, lease: Lease) -> None:
+        if lease != self._leader:
+            self._log("leader", "", to_json(lease))
+            self._leader = lease
+
+    def prune_before(self, before: datetime) -> int:
+        archived = self.archive.count_before(before)
+        events = dict(self.events)
+        logged, self.changes = self.changes, []
+        gone = super().prune_before(before)
+        self.changes = logged
+        self._log("prune", "", micros(before))
+        self.archive = self.archive.pruned(before)
+        for job_id, kept in self.events.items():
+            if len(kept) != len(events[job_id]):
+                self._log("events", job_id, to_json(kept))
+        return gone + archived
+
+    def mark_boot(self, boot: str | None) -> None:
+        self._log("boot", "", boot)
+        self.boot = boot
+
+    def _log(self, *change: Json) -> None:
+        self.changes.append(list(change))
+
+    # --- fires that have been moved out -----------------------------------------------------------------
+
+    def fire(self, key: str) -> FireRecord | None:
+        return super().fire(key) or self.archive.find(key)
+
+    def find_recent(self, at: Moment, query: FireQuery) -> tuple[list[FireRecord], Archive]:
+        """What is at hand, and where the rest is. The archive can be searched without the lock."""
+        if query.key is None:
+            return self.select_fires(query), self.archive
+        found = self.fire(query.key)
+        return [found] if found and _matches(found, query) else [], Archive(self.archive.folder)
+
+    def to_move_out(self, keep: int) -> list[FireRecord]:
+        """Final fires but the latest, and but those that may still grow."""
+        tails = {record.tail for record in self.jobs_by_id.values()}
+        final = [fire for fire in self.fires.values() if fire.finished_at is not None]
+        final.sort(key=lambda fire: (fire.finished_at, fire.key))
+        old = final[: max(0, len(final) - keep)]
+        # One that was finished before what has been pruned already waits here for the next pruning.
+        return [fire for fire in old if fire.key not in tails and not self.archive.hides(fire)]
+
+    def moved_out(self, keys: Collection[str], archive: Archive) -> None:
+        self.archive = archive
+        for key in keys:
+            if fire := self.fires.get(key):
+                super().drop_fire(fire)
+        if keys:
+            self._final = [entry for entry in self._final if entry[1] in self.fires]
+            heapq.heapify(self._final)
+
+    # --- changes, as the log tells them -----------------------------------------------------------------
+
+    def redo(self, change: Change) -> None:
+        kind, id, *rest = change
+        steps: dict[str, Callable[..., None]] = {
+            "job": self._redo_job,
+            "event": lambda id, event: super(LoggedState, self).note(from_json(JobEvent, event)),
+            "events": self._redo_events,
+            "target": lambda id, target: super(LoggedState, self).put_target(from_json(TargetRecord, target)),
+            "fire": self._redo_fire,
+            "no fire": lambda key: super(LoggedState, self).drop_fire(self.fires[key]),
+            "replica": self._redo_replica,
+            "no replica": super().drop_replica,
+            "leader": lambda id, lease: setattr(self, "_leader", from_json(Lease, lease)),
+            "prune": self._redo_prune,
+            "boot": lambda id, boot: setattr(self, "boot", boot),
+        }
+        if kind not in steps:
+            raise ConfigurationError(
+                f"it holds a {kind!r}, which this version does not know: upgrade Fencepost"
+            )
+        steps[kind](id, *rest)
+
+    def _redo_job(self, id: str, new: Json, look_at: int | None, plan_at: int | None) -> None:
+        record = _patched(JobRecord, self.jobs_by_id.get(id), new)
+        self._put_job_at(record, _moment(look_at), _moment(plan_at))
+
+    def _put_job_at(self, record: JobRecord, look_at: datetime | None, plan_at: datetime | None) -> None:
+        self._moments[record.id] = [_micros(look_at), _micros(plan_at)]
+        super().put_job_row(record, look_at, plan_at)
+
+    def _redo_events(self, id: str, events: Json) -> None:
+        self.events[id] = [from_json(JobEvent, event) for event in events]
+
+    def _redo_fire(self, key: str, new: Json) -> None:
+        super().put_fire(_patched(FireRecord, self.fires.get(key), new))
+
+    def _redo_replica(self, id: str, new: Json) -> None:
+        super().put_replica(_patched(ReplicaRecord, self.replicas.get(id), new))
+
+    def _redo_prune(self, id: str, before: int) -> None:
+        limit = moment(before)
+        for fire in list(self.fires.values()):
+            if fire.finished_at is not None and fire.finished_at < limit:
+                super().drop_fire(fire)
+        self.archive = self.archive.pruned(limit)
+
+    def dump(self, but: Collection[str] = ()) -> Iterator[Change]:
+        """The whole state as changes to an empty one, but for these fires: as it is now, read when asked for."""
+        copies = (
+            list(self.targets.values()),
+            [(record, self._moments[record.id]) for record in self.jobs_by_id.values()],
+            {id: tuple(events) for id, events in self.events.items()},
+            [self.fires[key] for key in sorted(self.fires.keys() - set(but))],
+            self.every_replica(),
+        )
+        return _dumped(self.boot, self.leader, *copies)
+
+
+def _dumped(
+    boot: str | None,
+    leader: Lease,
+    targets: list[TargetRecord],
+    jobs: list[tuple[JobRecord, Change]],
+    events: dict[str, tuple[JobEvent, ...]],
+    fires: list[FireRecord],
+    replicas: list[ReplicaRecord],
+) -> Iterator[Change]:
+    yield ["boot", "", boot]
+    yield ["leader", "", to_json(leader)]
+    for target in targets:
+        yield ["target", target.name, to_json(target)]
+    for record, moments in jobs:
+        yield ["job", record.id, to_json(record), *moments]
+    for id, some in events.items():
+        yield ["events", id, to_json(some)]
+    for fire in fires:
+        yield ["fire", fire.key, to_json(fire)]
+    for replica in replicas:
+        yield ["replica", replica.id, to_json(replica)]
+
+
+# --- rows and their fields --------------------------------------------------------------------------------
+
+
+def _new_fields(before: Any, after: Any) -> dict[str, Json]:
+    """The fields of a row that are new; all of them, if it is."""
+    if before is None:
+        whole: dict[str, Json] = to_json(after)
+        return whole
+    new = {}
+    kind: Any = type(after)
+    for name in _hints(kind):
+        one, other = getattr(before, name), getattr(after, name)
+        # 1 and True are equal, and not the same JSON.
+        if one is not other and (one != other or isinstance(other, dict | list)):
+            new[name] = to_json(other)
+    return new
+
+
+def _patched(kind: Any, before: Row | None, new: dict[str, Json]) -> Row:
+    if before is None:
+        row: Row = from_json(kind, new)
+        return row
+    hints = _hints(kind)
+    if unknown := new.keys() - hints.keys():
+        raise ConfigurationError(
+            f"it holds {sorted(unknown)}, which this version does not know: upgrade Fencepost"
+        )
+    return changed(before, **{name: from_json(hints[name], value) for name, value in new.items()})
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}
+
+
+def _micros(when: datetime | None) -> int | None:
+    return None if when is None else micros(when)
+
+
+def _moment(when: int | None) -> datetime | None:
+    return None if when is None else moment(when)
