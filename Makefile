@@ -20,8 +20,9 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "PYTHON=python3.12 chooses the interpreter of a new $(VENV) (make clean first)."
 
-demo: $(VENV)/.base ## Run the hello example (SECONDS=20 ends it by itself)
-	cd examples/hello && ../../.venv/bin/fencepost run hello:scheduler $(if $(SECONDS),--seconds $(SECONDS))
+demo: $(VENV)/.base ## Watch three replicas lose their leader (SECONDS=30 ends by itself, KEEP=1 keeps the files)
+	@trap : INT; $(VENV)/bin/fencepost demo $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep) || \
+		test $$? -eq 130 # Ctrl-C is the usual end
 
 test: $(VENV)/.dev ## Run the tests on all cores
 	$(PY) -m pytest -n auto -q

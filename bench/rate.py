@@ -7,10 +7,11 @@ import os
 import subprocess
 import time
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from fencepost.model import fire_key
 from tests.cluster.harness import Cluster, Process, quantile
 
 SLOTS = 100
@@ -49,10 +50,12 @@ class Rate:
 def measure(url: str, folder: Path, rate: int, seconds: float, replicas: int) -> Rate:
     """`rate` jobs, each once a second, spread evenly over it. The first fire lies far enough ahead for the
     jobs to be registered and planned; what is measured begins two seconds later."""
-    begin = math.ceil(time.time()) + 4 + rate / 400
+    begin = math.ceil(time.time()) + lead(rate)
     with Cluster(url, folder, jobs=rate, period=1.0, anchor=begin, buffered=True, slots=SLOTS) as cluster:
         processes = cluster.spawn(replicas)
         since = begin + LEAD_IN
+        cluster.sleep_until(begin)
+        unready = "" if url.startswith("memory:") else not_ready(cluster, rate, replicas)
         cluster.sleep_until(since)
         gone = [process for process in processes if not process.alive]
         if gone:
@@ -62,7 +65,7 @@ def measure(url: str, folder: Path, rate: int, seconds: float, replicas: int) ->
         cpu, everything = cpu_seconds(processes) - cpu, machine_seconds() - everything
         wall = time.monotonic() - wall
         time.sleep(1.0)
-        note = ended(processes)
+        note = f"{unready} {ended(processes)}".strip()
         lateness: dict[str, float] = {}
         doubled = 0
         for mark in cluster.marks():
@@ -86,6 +89,22 @@ def measure(url: str, folder: Path, rate: int, seconds: float, replicas: int) ->
         others_cores=max(0.0, everything - cpu) / wall,
         note=note,
     )
+
+
+def lead(rate: int) -> float:
+    """Seconds to start the processes, register the jobs and plan the first minute, with time to spare."""
+    return round(min(40.0, 5 + rate / 100))
+
+
+def not_ready(cluster: Cluster, rate: int, replicas: int) -> str:
+    """A start that takes too long is told apart from a rate that does not hold."""
+    joined = len(cluster.roster().replicas)
+    if joined < replicas:
+        return f"only {joined} replicas had joined when the first fire fell due;"
+    last = datetime.fromtimestamp(cluster.anchor, UTC) + timedelta(seconds=(rate - 1) / rate)
+    if cluster.reader.fire(fire_key(f"job{rate - 1:05}", last)) is None:
+        return "not all was planned when the first fire fell due;"
+    return ""
 
 
 def ended(processes: list[Process]) -> str:

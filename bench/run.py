@@ -176,7 +176,7 @@ def told(rate: Rate) -> str:
 
 
 def show(results: dict[str, Any]) -> None:
-    console = Console(highlight=False, width=max(130, Console().width))
+    console = Console(highlight=False, width=max(140, Console().width))
     rates = table("Fires per second", "store", "replicas", "fires/s", "late p50 ms", "p99 ms", "worst ms")
     add_columns(
         rates, "doubled", "not started", "CPU µs/fire", "cores", "others' cores", "fires per raw step", ""
@@ -225,7 +225,7 @@ def rate_cells(rate: Rate, limit: float) -> list[str]:
         f"{rate.cores:.2f}",
         f"{rate.others_cores:.2f}",
         f"{rate.started / rate.seconds / limit:.2f}",
-        "holds" if rate.holds else "does not hold",
+        "holds" if rate.holds else "fails",
     ]
 
 

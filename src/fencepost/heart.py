@@ -42,7 +42,13 @@ class Heart(Service):
             raise
         replica.store_answered()
         self._learn(pulse, number, sent)
-        return settings.heartbeat.total_seconds() if pulse.known else 0.0
+        return 0.0 if not pulse.known or self._should_lead(pulse) else settings.heartbeat.total_seconds()
+
+    def _should_lead(self, pulse: Pulse) -> bool:
+        """There is evidence against the leader, but it renewed after this replica last looked: ask again now,
+        with what was just learned, rather than after a whole heartbeat."""
+        evidence = self.replica.evidence
+        return not self.replica.draining and pulse.leader.holder in evidence.gone | evidence.dead
 
     @property
     def has_joined(self) -> bool:

@@ -1,4 +1,4 @@
-"""The file store: the conformance suite, as it is and with a snapshot at every step."""
+"""The file store: the conformance suite, and what touches final fires again with a snapshot at every step."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from fencepost.store.file import FileStore
 from fencepost.testing.conformance import HandClock, Harness, StoreConformance
+from fencepost.testing.conformance.fires import LedgerRules, ManualRules, SettleRules
 
 
 class TestFile(StoreConformance):
@@ -20,7 +21,7 @@ class TestFile(StoreConformance):
         await store.close()
 
 
-class TestFileWithManySnapshots(TestFile):
-    """Every fire that is final leaves memory, and everything is read back from disk."""
-
+class TestFileWithManySnapshots(LedgerRules, ManualRules, SettleRules):
     snapshot_bytes, keep_fires = 0, 0
+    harness = TestFile.harness
+    test_it_agrees_with_the_model = StoreConformance.test_it_agrees_with_the_model_over_random_operations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -20,6 +22,7 @@ from fencepost.store.base import FireQuery, PutJob, Settle
 from fencepost.store.file import FileStore, folder, journal
 from fencepost.store.file import store as store_module
 from fencepost.store.file.lines import line
+from fencepost.store.file.state import LoggedState
 from fencepost.store.urls import store_from_url
 from fencepost.testing.comparison import compare
 from fencepost.testing.conformance import HandClock, Harness, job_of
@@ -33,10 +36,15 @@ def clock() -> HandClock:
     return HandClock()
 
 
-async def opened(path: Path, clock: HandClock, **options) -> Harness:
+class FileHarness(Harness):
+    store: FileStore
+
+
+async def opened(path: Path, clock: HandClock, **options) -> FileHarness:
+    path.mkdir(exist_ok=True)
     store = FileStore(path / "store", clock=clock, **options)
     await store.open()
-    return Harness.with_clock(store, clock)
+    return cast(FileHarness, FileHarness.with_clock(store, clock))
 
 
 def dump_of(store: FileStore) -> list:
@@ -76,12 +84,18 @@ async def some_days(harness: Harness) -> None:
     for day in range(3):
         for n in range(4):
             await harness.trigger("manual", f"m{day}-{n}", args={"n": n})
-        await harness.fall_due(6 * 3600)
+        await pass_hours(harness, 6)
         for fire in await harness.claims("a", room=100):
             await harness.settle(fire, State.FAILED if fire.args == {"n": 2} else State.SUCCEEDED)
-        await harness.fall_due(13 * 3600)
+        await pass_hours(harness, 13)
     await harness.pause("daily")
     await harness.trigger("manual", "last")
+
+
+async def pass_hours(harness: Harness, hours: int) -> None:
+    await harness.plan()
+    await harness.advance(hours * 3600)
+    await harness.plan()
 
 
 # --- reading what was written -------------------------------------------------------------------------------
@@ -163,7 +177,7 @@ async def test_one_that_breaks_off_half_way_takes_no_other_with_it(tmp_path, clo
         state.put_fire(next(iter(state.fires.values())).__class__(job_id, job_id, at.wall))
         raise ZeroDivisionError
 
-    monkeypatch.setattr(store_module.LoggedState, "history", broken)
+    monkeypatch.setattr(LoggedState, "history", broken)
     await harness.trigger("job", "first")
     replies = await asyncio.gather(
         harness.trigger("job", "one"),
@@ -241,6 +255,7 @@ async def test_a_crash_at_any_step_of_a_snapshot_loses_nothing(
     seen = set()
     for copy in [*copies, tmp_path / "end"]:
         survivor = await opened(copy, clock, keep_fires=keep_fires, snapshot_bytes=0)
+        assert not list(copy.rglob("*.new"))
         found = await everything(survivor)
         seen.add(len(found))
         missing = expected.keys() - found.keys()
@@ -251,7 +266,6 @@ async def test_a_crash_at_any_step_of_a_snapshot_loses_nothing(
         rows = await survivor.store.find_fires(FireQuery(limit=10_000))
         assert len(rows) == len({row.key for row in rows}) == len(found) + 2
         await survivor.store.close()
-        assert not list(copy.rglob("*.new"))
     assert len(seen) > 1
     await store.close()
 
@@ -461,11 +475,10 @@ async def test_an_answer_from_what_a_dead_process_wrote_waits_until_it_lasts(
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync", lambda descriptor: None)
         await one.trigger("job")  # and dies before its sync
-    synced = []
-    sync = os.fdatasync
-    monkeypatch.setattr(os, "fdatasync", lambda descriptor: (synced.append(1), sync(descriptor)))
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
     assert (await two.trigger("job")).outcome == "exists"
-    assert synced == [1]
+    assert len(synced) == 1
 
 
 @pytest.mark.parametrize("call", ["rename", "fsync", "ftruncate"])
@@ -521,6 +534,25 @@ async def test_days_that_are_pruned_disappear(tmp_path, clock) -> None:
     await harness.store.prune(0)
     assert not any(fire.state.final for fire in (await everything(harness)).values())
     assert list(folder.iterdir()) == []
+
+
+async def test_a_day_that_was_pruned_can_come_back(tmp_path, clock) -> None:
+    harness = await opened(tmp_path, clock, snapshot_bytes=0, keep_fires=0)
+    await harness.join("a")
+    await harness.define("job", overlap="allow(5)")
+    for name in ("slow", "quick", "third"):
+        await harness.trigger("job", name)
+    quick, slow, third = await harness.claims("a")
+    for fire in (quick, third):
+        await harness.settle(fire)
+    assert (await harness.trigger("job", "quick")).outcome == "exists"
+    await harness.advance(24 * 3600)
+    await harness.store.prune(3600)
+    assert list((tmp_path / "store/default/fires").iterdir()) == []
+    await harness.settle(slow)
+    assert len(list((tmp_path / "store/default/fires").iterdir())) == 1
+    assert (await harness.trigger("job", slow.key.removeprefix("job!"))).outcome == "exists"
+    assert (await harness.trigger("job", "quick")).outcome == "added"
 
 
 # --- processes and the machine ----------------------------------------------------------------------------------
@@ -597,9 +629,11 @@ async def test_a_lock_file_that_was_replaced_is_not_trusted(tmp_path, clock) -> 
     lock.unlink()
     await one.define("job")
     with one.store._folder.locked(), pytest.raises(BlockingIOError):
-        folder.fcntl.flock(os.open(lock, os.O_RDWR), folder.fcntl.LOCK_EX | folder.fcntl.LOCK_NB)
+        fcntl.flock(os.open(lock, os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert [record.id for record in await two.store.jobs()] == ["job"]
-    assert os.path.samestat(os.fstat(two.store._folder._held), lock.stat())
+    held = two.store._folder._held
+    assert held is not None
+    assert os.path.samestat(os.fstat(held), lock.stat())
 
 
 async def test_a_large_state_is_written_while_others_go_on(tmp_path, clock, monkeypatch) -> None:
@@ -610,6 +644,7 @@ async def test_a_large_state_is_written_while_others_go_on(tmp_path, clock, monk
     one.store._journal._snapshot_bytes = 0
     await one.trigger("manual", "begins")
     draft = one.store._journal._draft
+    assert draft is not None
     draft.abandon()
     for n in range(5):
         await two.trigger("manual", f"meanwhile-{n}")

@@ -15,6 +15,7 @@ import click
 
 from fencepost._version import __version__
 from fencepost.cli.cancel import cancel
+from fencepost.cli.demo import demo
 from fencepost.cli.fires import fires
 from fencepost.cli.jobs import jobs
 from fencepost.cli.pause import pause
@@ -46,7 +47,7 @@ def cli() -> None:
     """
 
 
-for command in (run, status, jobs, fires, show, why, trigger, cancel, retry, pause, resume, preview):
+for command in (run, status, jobs, fires, show, why, trigger, cancel, retry, pause, resume, preview, demo):
     cli.add_command(command)
 
 

@@ -7,7 +7,6 @@ Manual fires have files of their own, because their keys do not tell the day.
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import json
 import os
@@ -48,7 +47,7 @@ class Archive:
     pruned_before: datetime | None = None
     _manual: dict[str, tuple[str, int]] = field(default_factory=dict, compare=False)
     """Where each manual fire is: file name and offset. Read when first asked for."""
-    _read: dict[str, int] = field(default_factory=dict, compare=False)
+    _read: dict[str, Day] = field(default_factory=dict, compare=False)
     """How much of each file has been read into it."""
 
     # --- reading ----------------------------------------------------------------------------------------
@@ -107,14 +106,16 @@ class Archive:
 
     def _index_manual(self) -> None:
         for name, day in self.days.items():
-            offset = self._read.get(name, 0)
-            if not name.startswith("manual-") or offset >= day.size:
+            known = self._read.get(name)
+            # A file that was pruned and made again has none of its fires of then.
+            same = known is not None and day.oldest_finished <= known.oldest_finished
+            start = offset = known.size if known and same else 0
+            if not name.startswith("manual-") or offset == day.size:
                 continue
-            start = offset
             for (_, row), end in lines(self._content(name, offset), self.folder / name):
                 self._manual[row["key"]] = name, start
                 start = offset + end
-            self._read[name] = day.size
+            self._read[name] = day
 
     def check(self) -> None:
         for name, day in self.days.items():
@@ -145,7 +146,9 @@ class Archive:
         if since <= day.oldest_finished and day.newest_finished < before:
             return day.count
         low, high = micros(since), micros(before)
-        return sum(low <= finished < high for finished in _finished_in(self._content(name)))
+        return sum(
+            low <= finished < high for finished in _finished_in(self._content(name), self.folder / name)
+        )
 
     # --- moving out -------------------------------------------------------------------------------------
 
@@ -206,15 +209,19 @@ def _appended(path: Path, day: Day | None, fires: Sequence[FireRecord]) -> Day:
 
 
 def _fire_in(raw: bytes, path: Path) -> FireRecord:
-    text = checked(raw)
-    if text is None:
-        raise StoreCorrupt(f"{path}: a line's checksum does not fit; {REMEDY}")
-    fire: FireRecord = from_json(FireRecord, json.loads(text)[1])
+    fire: FireRecord = from_json(FireRecord, json.loads(_whole(raw, path))[1])
     return fire
 
 
-def _finished_in(data: bytes) -> Iterator[int]:
-    """Of every row, without reading all of it."""
+def _finished_in(data: bytes, path: Path) -> Iterator[int]:
+    """Of every row, without decoding all of it."""
     for raw in data.splitlines():
-        with contextlib.suppress(ValueError):
-            yield int(raw[10 : raw.index(b",", 10)])
+        text = _whole(raw, path)
+        yield int(text[1 : text.index(b",")])
+
+
+def _whole(raw: bytes, path: Path) -> bytes:
+    text = checked(raw)
+    if text is None:
+        raise StoreCorrupt(f"{path}: a line's checksum does not fit; {REMEDY}")
+    return text

@@ -62,12 +62,13 @@ class Journal:
         committed when this begins does not change any more."""
         if self._state is not None:
             return
-        with self.folder.locked(shared=True):
-            path = self.folder.snapshot(self._generation())
-            source = path.open("rb")
-            self._log = Log(self.folder.log(self._generation()))
-            committed = self._log.size()
         try:
+            with self.folder.locked(shared=True):
+                generation = self._generation()
+                path = self.folder.snapshot(generation)
+                self._log = Log(self.folder.log(generation))
+                committed = self._log.size()
+                source = path.open("rb")
             with source:
                 data = source.read()
             header, rows = read_snapshot(data, path)
