@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import random
+import re
 import secrets
 import socket
 from collections.abc import Callable, Sequence
@@ -51,7 +52,8 @@ class Identity:
     @classmethod
     def here(cls) -> Identity:
         host = os.environ.get("POD_NAME") or os.environ.get("HOSTNAME") or socket.gethostname()
-        return cls(f"{host}-{os.getpid()}-{secrets.token_hex(4)}", host, os.getpid())
+        name = re.sub(r"[^A-Za-z0-9_.-]", "-", host)[:100]
+        return cls(f"{name}-{os.getpid()}-{secrets.token_hex(4)}", host, os.getpid())
 
 
 class Replica:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fencepost.errors import ConfigurationError
+from fencepost.model import checked_id
 
 LOOK_EVERY = 0.1
 """Seconds between two looks at the hint file."""
@@ -29,7 +30,10 @@ class Beacons:
 
     def hold(self, replica: str) -> None:
         if replica in self._held:
-            return
+            if self._still_mine(replica):
+                return
+            # Declared dead although it lived: the file is gone, and without one nobody would see it die.
+            os.close(self._held.pop(replica))
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Locked before it gets its name: a file that can be found and is not locked means death.
         fresh = self._folder / f"{replica}.new"
@@ -58,6 +62,12 @@ class Beacons:
         for replica in replicas:
             self._path(replica).unlink(missing_ok=True)
 
+    def _still_mine(self, replica: str) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._held[replica]), os.stat(self._path(replica)))
+        except FileNotFoundError:
+            return False
+
     def _is_dead(self, replica: str) -> bool:
         try:
             descriptor = os.open(self._path(replica), os.O_RDONLY | os.O_CLOEXEC)
@@ -73,7 +83,7 @@ class Beacons:
             os.close(descriptor)
 
     def _path(self, replica: str) -> Path:
-        return self._folder / f"{replica}.alive"
+        return self._folder / f"{checked_id(replica, 'replica')}.alive"
 
     def let_go_after_fork(self) -> None:
         """A forked child is not the replica: it must not keep the replica looking alive."""

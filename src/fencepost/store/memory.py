@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
 
 from fencepost.clock import Clock, SystemClock, moment_of
 from fencepost.errors import Fork
-from fencepost.model import FireRecord, JobEvent, JobRecord
-from fencepost.store.base import (
-    Added,
-    Beat,
-    ChangeJob,
-    Claimed,
-    ClaimRequest,
-    DueJobs,
-    FireQuery,
-    JobPut,
-    NewFire,
-    Plan,
-    Pulse,
-    PutJob,
-    Roster,
-    Store,
-    Suspect,
-    Swept,
-    Update,
-    Updated,
-)
+from fencepost.store.mirror import Mirror, P, Step, T
 from fencepost.store.state import StoreState
 
-T = TypeVar("T")
 
-
-class MemoryStore(Store):
+class MemoryStore(Mirror):
     """Not shared with other processes. Replicas in one process may share the object."""
 
     shared = False
@@ -54,55 +31,8 @@ class MemoryStore(Store):
     async def close(self) -> None:
         return None
 
-    async def heartbeat(self, beat: Beat) -> Pulse:
-        return self._do(self.state.heartbeat, beat)
-
-    async def leave(self, replica: str) -> None:
-        self._do(self.state.leave, replica)
-
-    async def roster(self) -> Roster:
-        return self._do(self.state.roster)
-
-    async def sweep(self, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
-        return self._do(self.state.sweep, by, term, suspects)
-
-    async def put_jobs(self, jobs: Sequence[PutJob]) -> tuple[JobPut, ...]:
-        return self._do(self.state.put_jobs, jobs)
-
-    async def change_job(self, change: ChangeJob) -> JobRecord | None:
-        return self._do(self.state.change_job, change)
-
-    async def jobs(self, ids: Sequence[str] | None = None) -> tuple[JobRecord, ...]:
-        return self._do(self.state.jobs, ids)
-
-    async def due_jobs(self, horizon: float, limit: int) -> DueJobs:
-        return self._do(self.state.due_jobs, horizon, limit)
-
-    async def plan_fires(self, plans: Sequence[Plan]) -> tuple[bool, ...]:
-        return self._do(self.state.plan_fires, plans)
-
-    async def add_fire(self, fire: NewFire) -> Added:
-        return self._do(self.state.add_fire, fire)
-
-    async def claim_fires(self, request: ClaimRequest) -> Claimed:
-        return self._do(self.state.claim_fires, request)
-
-    async def update_claims(self, replica: str, updates: Sequence[Update]) -> Updated:
-        return self._do(self.state.update_claims, replica, updates)
-
-    async def cancel_fire(self, key: str, by: str = "") -> FireRecord | None:
-        return self._do(self.state.cancel_fire, key, by)
-
-    async def find_fires(self, query: FireQuery) -> tuple[FireRecord, ...]:
-        return self._do(self.state.find_fires, query)
-
-    async def history(self, job_id: str) -> tuple[JobEvent, ...]:
-        return self._do(self.state.history, job_id)
-
-    async def prune(self, keep_seconds: float) -> int:
-        return self._do(self.state.prune, keep_seconds)
-
     async def wait(self, seconds: float) -> bool:
+        self._check_fork()
         loop = asyncio.get_running_loop()
         hint: asyncio.Future[None] = loop.create_future()
         with self._lock:
@@ -117,16 +47,16 @@ class MemoryStore(Store):
                 self._waiting = [entry for entry in self._waiting if entry[1] is not hint]
         return hinted
 
-    def _do(self, step: Callable[..., T], *args: Any) -> T:
+    async def _write(self, step: Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         self._check_fork()
         with self._lock:
-            reply = step(moment_of(self._clock), *args)
+            reply: T = getattr(self.state, step.__name__)(moment_of(self._clock), *args, **kwargs)
             waiting = self._waiting if self.state.hinted else []
             if waiting:
                 self._waiting = []
             self.state.hinted = False
         for loop, hint in waiting:
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # its loop has just been closed
                 loop.call_soon_threadsafe(_resolve, hint)
         return reply
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fencepost.clock import Moment
-from fencepost.model import FireRecord, JobEvent, JobRecord, checked_id
+from fencepost.model import FireRecord, JobEvent, JobRecord
 from fencepost.store.base import (
     Added,
     Beat,
@@ -116,8 +116,7 @@ class LocalMirror(Mirror):
 
     async def heartbeat(self, beat: Beat) -> Pulse:
         if beat.joining:
-            # Its name becomes the name of a file.
-            await self._in_thread(self._beacons.hold, checked_id(beat.replica, "replica"))
+            await self._in_thread(self._beacons.hold, beat.replica)
         return await super().heartbeat(beat)
 
     async def leave(self, replica: str) -> None:

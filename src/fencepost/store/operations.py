@@ -194,7 +194,8 @@ class Operations(Calendars):
             mine = [f for f in self.running_of(replica.id) if f.claim_no == request.number]
             return Claimed(tuple(Claim(fire, self._job(fire.job_id).job) for fire in mine), wake_in=0.0)
         leads = self._leads(request.replica, request.term)
-        due = self._due_for(at, replica, leads)
+        # Costs follow what can be claimed: not many more jobs are looked at than there is room for.
+        due = self._due_for(at, replica, leads, max(50, 2 * request.room) if request.room else MOST_JOBS)
         if not due and not self.remembers_empty_claims:
             return Claimed(wake_in=self._wake_in(at, replica, leads))
         # A claim is a sign of life: what it hands out is held for a whole TTL from now.

@@ -124,7 +124,7 @@ class StoreState(Operations):
 
     def due_fires(self, job_id: str, now: datetime) -> list[FireRecord]:
         opened = self._open.get(job_id, {}).values()
-        return sorted((fire for fire in opened if fire.due_at <= now), key=_by_due)
+        return sorted((fire for fire in opened if fire.due_at <= now), key=by_due)
 
     def next_planned(self, job_id: str, now: datetime) -> datetime | None:
         opened = self._open.get(job_id, {}).values()
@@ -136,15 +136,15 @@ class StoreState(Operations):
                 self.drop_fire(fire)
 
     def active_fires(self, job_id: str) -> list[FireRecord]:
-        return sorted(self._active.get(job_id, {}).values(), key=_by_due)
+        return sorted(self._active.get(job_id, {}).values(), key=by_due)
 
     def running_of(self, replica: str) -> list[FireRecord]:
-        return sorted(self._running.get(replica, {}).values(), key=_by_due)
+        return sorted(self._running.get(replica, {}).values(), key=by_due)
 
     def select_fires(self, query: FireQuery) -> list[FireRecord]:
         rows = self.fires.values() if query.key is None else filter(None, [self.fires.get(query.key)])
-        matching = [fire for fire in rows if _matches(fire, query)]
-        return sorted(matching, key=_by_due, reverse=True)[: query.limit]
+        matching = [fire for fire in rows if matches(fire, query)]
+        return sorted(matching, key=by_due, reverse=True)[: query.limit]
 
     def prune_before(self, before: datetime) -> int:
         gone = 0
@@ -177,11 +177,11 @@ def _agenda_key(record: JobRecord) -> tuple[str, str]:
     return record.job.target, record.job.execute_on
 
 
-def _by_due(fire: FireRecord) -> tuple[datetime, str]:
+def by_due(fire: FireRecord) -> tuple[datetime, str]:
     return fire.due_at, fire.key
 
 
-def _matches(fire: FireRecord, query: FireQuery) -> bool:
+def matches(fire: FireRecord, query: FireQuery) -> bool:
     return (
         (query.job_id is None or fire.job_id == query.job_id)
         and (not query.states or fire.state in query.states)

@@ -22,7 +22,7 @@ from fencepost.store.base import FireQuery
 from fencepost.store.codec import from_json, micros, to_json
 from fencepost.store.file.folder import sync_folder, write_at
 from fencepost.store.file.lines import REMEDY, checked, line, lines
-from fencepost.store.state import _by_due, _matches
+from fencepost.store.state import by_due, matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Archive:
             if query.since is not None and day.newest_last_due < query.since:
                 continue
             rows = (fire for fire in self._scan(name, query) if fire.key not in known)
-            found = heapq.nlargest(query.limit, [*found, *rows], key=_by_due)
+            found = heapq.nlargest(query.limit, [*found, *rows], key=by_due)
         return found
 
     def _scan(self, name: str, query: FireQuery) -> Iterator[FireRecord]:
@@ -92,7 +92,7 @@ class Archive:
         for raw in data.splitlines():
             if needle in raw:
                 fire = _fire_in(raw, self.folder / name)
-                if _matches(fire, query) and not self.hides(fire):
+                if matches(fire, query) and not self.hides(fire):
                     yield fire
 
     def _content(self, name: str, start: int = 0) -> bytes:

@@ -20,7 +20,7 @@ from fencepost.store.base import FireQuery
 from fencepost.store.codec import from_json, micros, moment, to_json
 from fencepost.store.file.archive import Archive
 from fencepost.store.rows import TargetRecord
-from fencepost.store.state import StoreState, _matches
+from fencepost.store.state import StoreState, matches
 
 Change = list[Json]
 """What kind of row, which one, and its fields that are new."""
@@ -115,7 +115,7 @@ class LoggedState(StoreState):
         if query.key is None:
             return self.select_fires(query), self.archive
         found = self.fire(query.key)
-        return [found] if found and _matches(found, query) else [], Archive(self.archive.folder)
+        return [found] if found and matches(found, query) else [], Archive(self.archive.folder)
 
     def to_move_out(self, keep: int) -> list[FireRecord]:
         """Final fires but the latest, and but those that may still grow."""

@@ -9,37 +9,17 @@ import random
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fencepost.clock import Clock, SystemClock, moment_of
 from fencepost.errors import ConfigurationError, StoreCorrupt, StoreUnavailable
-from fencepost.model import FireRecord, JobEvent, JobRecord
-from fencepost.store.base import (
-    Added,
-    Beat,
-    ChangeJob,
-    Claimed,
-    ClaimRequest,
-    DueJobs,
-    Evidence,
-    FireQuery,
-    JobPut,
-    NewFire,
-    Plan,
-    Pulse,
-    PutJob,
-    Roster,
-    Store,
-    Suspect,
-    Swept,
-    Update,
-    Updated,
-)
+from fencepost.store import mirror
 from fencepost.store.local import Beacons, Hint, boot_id, refuse_network_file_system
+from fencepost.store.mirror import LocalMirror, P, T
 from fencepost.store.sqlite.rows import SqliteRows
 from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, prepare, set_meta
 
@@ -59,11 +39,12 @@ class Step:
 
     name: str
     args: tuple[Any, ...]
+    kwargs: dict[str, Any]
     writes: bool
     reply: Future[Any] = field(default_factory=Future)
 
 
-class SqliteStore(Store):
+class SqliteStore(LocalMirror):
     """Replicas on one machine share a database file.
 
     Leases are measured on `CLOCK_BOOTTIME`, which no clock step touches and all processes of one kernel share;
@@ -71,16 +52,13 @@ class SqliteStore(Store):
     """
 
     remembers_empty_claims = SqliteRows.remembers_empty_claims
-    evidence_every = 0.2
 
     def __init__(self, path: str | Path, namespace: str = "default", clock: Clock | None = None) -> None:
         self.path = Path(path)
         self._names = Names(namespace)
         self._clock = clock or SystemClock()
         self._folder = self.path.with_name(self.path.name + "-fencepost")
-        self._beacons = Beacons(self._folder / namespace)
-        self._hint = Hint(self._folder / f"{namespace}.hint")
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fencepost-sqlite")
+        super().__init__(Beacons(self._folder / namespace), Hint(self._folder / f"{namespace}.hint"))
         self._steps: deque[Step] = deque()
         self._db: sqlite3.Connection | None = None
         self._pid = 0
@@ -91,98 +69,22 @@ class SqliteStore(Store):
 
     async def close(self) -> None:
         await self._in_thread(self._close)
-
-    # --- the operations -------------------------------------------------------------------------------
-
-    async def heartbeat(self, beat: Beat) -> Pulse:
-        if beat.joining:
-            await self._in_thread(self._beacons.hold, beat.replica)
-        pulse: Pulse = await self._write("heartbeat", beat)
-        return pulse
-
-    async def leave(self, replica: str) -> None:
-        await self._write("leave", replica)
-        self._beacons.release(replica)
-
-    async def roster(self) -> Roster:
-        roster: Roster = await self._read("roster")
-        return roster
-
-    async def sweep(self, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
-        swept: Swept | None = await self._write("sweep", by, term, suspects)
-        if swept:
-            self._beacons.forget(swept.expired)
-        return swept
-
-    async def put_jobs(self, jobs: Sequence[PutJob]) -> tuple[JobPut, ...]:
-        puts: tuple[JobPut, ...] = await self._write("put_jobs", jobs)
-        return puts
-
-    async def change_job(self, change: ChangeJob) -> JobRecord | None:
-        record: JobRecord | None = await self._write("change_job", change)
-        return record
-
-    async def jobs(self, ids: Sequence[str] | None = None) -> tuple[JobRecord, ...]:
-        records: tuple[JobRecord, ...] = await self._read("jobs", ids)
-        return records
-
-    async def due_jobs(self, horizon: float, limit: int) -> DueJobs:
-        due: DueJobs = await self._read("due_jobs", horizon, limit)
-        return due
-
-    async def plan_fires(self, plans: Sequence[Plan]) -> tuple[bool, ...]:
-        planned: tuple[bool, ...] = await self._write("plan_fires", plans)
-        return planned
-
-    async def add_fire(self, fire: NewFire) -> Added:
-        added: Added = await self._write("add_fire", fire)
-        return added
-
-    async def claim_fires(self, request: ClaimRequest) -> Claimed:
-        claimed: Claimed = await self._write("claim_fires", request)
-        return claimed
-
-    async def update_claims(self, replica: str, updates: Sequence[Update]) -> Updated:
-        updated: Updated = await self._write("update_claims", replica, updates)
-        return updated
-
-    async def cancel_fire(self, key: str, by: str = "") -> FireRecord | None:
-        fire: FireRecord | None = await self._write("cancel_fire", key, by)
-        return fire
-
-    async def find_fires(self, query: FireQuery) -> tuple[FireRecord, ...]:
-        fires: tuple[FireRecord, ...] = await self._read("find_fires", query)
-        return fires
-
-    async def history(self, job_id: str) -> tuple[JobEvent, ...]:
-        events: tuple[JobEvent, ...] = await self._read("history", job_id)
-        return events
-
-    async def prune(self, keep_seconds: float) -> int:
-        gone: int = await self._write("prune", keep_seconds)
-        return gone
-
-    async def evidence(self, replicas: Sequence[str]) -> Evidence:
-        return Evidence(dead=await self._in_thread(self._beacons.dead, replicas))
-
-    async def wait(self, seconds: float) -> bool:
-        return await self._hint.wait(seconds)
+        self._end_thread()
 
     # --- transactions ---------------------------------------------------------------------------------
 
-    async def _write(self, name: str, *args: Any) -> Any:
-        return await self._submit(Step(name, args, writes=True))
+    async def _write(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        reply: T = await self._submit(Step(step.__name__, args, kwargs, writes=True))
+        return reply
 
-    async def _read(self, name: str, *args: Any) -> Any:
-        return await self._submit(Step(name, args, writes=False))
+    async def _read(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        reply: T = await self._submit(Step(step.__name__, args, kwargs, writes=False))
+        return reply
 
     async def _submit(self, step: Step) -> Any:
         self._steps.append(step)
-        self._thread.submit(self._take_steps)
+        self._worker().submit(self._take_steps)
         return await asyncio.wrap_future(step.reply)
-
-    async def _in_thread(self, work: Callable[..., Any], *args: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     def _take_steps(self) -> None:
         """Whatever has gathered while the last transaction was under way shares the next: one commit costs the
@@ -220,7 +122,10 @@ class SqliteStore(Store):
                     self._patiently(db, "select 1 from sqlite_master limit 1")
                 rows = SqliteRows(db, self._names)
                 # The time is read under the lock: steps follow each other in the order of their moments.
-                replies = [getattr(rows, step.name)(moment_of(self._clock), *step.args) for step in steps]
+                replies = [
+                    getattr(rows, step.name)(moment_of(self._clock), *step.args, **step.kwargs)
+                    for step in steps
+                ]
                 if writes:
                     rows.write()
                 self._patiently(db, "commit")
@@ -238,12 +143,12 @@ class SqliteStore(Store):
 
     def _patiently(self, db: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
         """SQLite's own busy handler lets some writers starve; short waits of random length do not."""
-        deadline = self._clock.steady() + PATIENCE
+        deadline = _patience.steady() + PATIENCE
         while True:
             try:
                 return db.execute(statement)
             except sqlite3.OperationalError as error:
-                if not _is_busy(error) or self._clock.steady() > deadline:
+                if not _is_busy(error) or _patience.steady() > deadline:
                     raise
                 time.sleep(self._chance.uniform(0.0005, 0.004))
 
@@ -312,6 +217,9 @@ class SqliteStore(Store):
             self._db.close()
         self._db = None
         self._beacons.release_all()
+
+
+_patience = SystemClock()  # waiting for a lock takes real time, whatever clock the store was given
 
 
 def wal_is_sound(version: tuple[int, ...]) -> bool:
