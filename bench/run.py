@@ -127,7 +127,7 @@ def missing(store: str) -> str | None:
     try:
         with a_place(store) as (url, _):
             store_from_url(url)
-    except (ConfigurationError, ImportError) as error:
+    except ConfigurationError as error:
         return str(error)
     return None
 

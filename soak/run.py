@@ -59,7 +59,7 @@ def main() -> int:
             if stage is not None:
                 stages.append(stage)
     show(stages)
-    return 1 if any(stage.violations for stage in stages) else 0
+    return 0 if stages and not any(stage.violations for stage in stages) else 1
 
 
 def carry_out(
@@ -185,7 +185,7 @@ def missing(url: str) -> str | None:
     """Why there is no such store here; None if there is."""
     try:
         store_from_url(url)
-    except (ConfigurationError, ImportError) as error:
+    except ConfigurationError as error:
         return str(error)
     return None
 

@@ -387,3 +387,18 @@ def test_draining_claims_no_more_and_leaves_when_the_last_run_has_ended():
     assert not cluster.ask("roster").replicas
     assert member.told("replica.draining")
     assert member.told("replica.left")
+
+
+def test_evidence_is_acted_on_at_once_although_the_leader_renewed_after_the_last_look():
+    """Otherwise its follower would learn the new count, and wait a whole heartbeat before asking again."""
+    cluster = Cluster(remote=True, leader_ttl=60, run_ttl=60, heartbeat=20, horizon=200)
+    cluster.network.evidence_every = 0.2
+    leader = cluster.add()
+    cluster.run(5)
+    follower = cluster.add()
+    cluster.network.is_dead = lambda name: name == "r0" and leader.process.killed
+    cluster.run(18)  # the leader beat at 20, the follower looked at 5
+    assert leader.leads
+    leader.process.kill()
+    cluster.run(1)
+    assert follower.leads
