@@ -515,8 +515,10 @@ def _follow(
     if fire.state is State.LOST:
         explained = any(_was_running(fire, marks, fault) for fault in harmed if fault.kind != "SIGTERM")
         (verdict.lost_in_faults if explained else verdict.lost_unexplained).append(fire.key)
-    if starts and not any(fault.covers(fire.due_at.timestamp()) for fault in harmed):
-        lateness = starts[0].wall - fire.due_at.timestamp()
+    due = fire.due_at.timestamp()
+    # A fire that one of its owners held when it was stopped or killed is rightly late.
+    if starts and not any(fault.covers(due) or due <= fault.begun <= starts[0].wall for fault in harmed):
+        lateness = starts[0].wall - due
         if lateness > max(verdict.lateness, default=0.0):
             verdict.latest = fire.key
         verdict.lateness.append(lateness)

@@ -7,7 +7,9 @@ import logging
 import os
 import random
 import sqlite3
+import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -60,12 +62,15 @@ class SqliteStore(LocalMirror):
         self._folder = self.path.with_name(self.path.name + "-fencepost")
         super().__init__(Beacons(self._folder / namespace), Hint(self._folder / f"{namespace}.hint"))
         self._steps: deque[Step] = deque()
+        self._busy = threading.Lock()
+        """Held during a transaction, and by whoever forks this process."""
         self._db: sqlite3.Connection | None = None
         self._pid = 0
         self._chance = random.Random()
+        _all_stores.add(self)
 
     async def open(self) -> None:
-        await self._in_thread(self._open)
+        await self._in_thread(self._open_safely)
 
     async def close(self) -> None:
         await self._in_thread(self._close)
@@ -112,6 +117,10 @@ class SqliteStore(LocalMirror):
                 step.reply.set_result(reply)
 
     def _transact(self, steps: Sequence[Step]) -> list[Any]:
+        with self._busy:
+            return self._in_transaction(steps)
+
+    def _in_transaction(self, steps: Sequence[Step]) -> list[Any]:
         db = self._connection()
         writes = any(step.writes for step in steps)
         try:
@@ -159,6 +168,10 @@ class SqliteStore(LocalMirror):
             self._open()
         assert self._db is not None
         return self._db
+
+    def _open_safely(self) -> None:
+        with self._busy:
+            self._open()
 
     def _open(self) -> None:
         if self._db is not None and self._pid == os.getpid():
@@ -212,12 +225,50 @@ class SqliteStore(LocalMirror):
             rows.write()
         set_meta(db, self._names, "boot", boot)
 
+    def leave_to_parent(self) -> None:
+        """In a forked child. The connection is the parent's: closing it here could undo what the parent does
+        there, so it is kept and never touched again."""
+        if self._db is not None:
+            _parents.append(self._db)
+        self._db = None
+        self._busy = threading.Lock()
+        self._steps.clear()
+
     def _close(self) -> None:
         if self._db is not None and self._pid == os.getpid():
             self._db.close()
         self._db = None
         self._beacons.release_all()
 
+
+_all_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+_forking: list[threading.Lock] = []
+_parents: list[sqlite3.Connection] = []
+
+
+def _before_fork() -> None:
+    """SQLite keeps its locks' state in memory. A child forked in the middle of a transaction would inherit the
+    belief that the database is locked, and never find it free: let transactions end first."""
+    _forking[:] = [store._busy for store in list(_all_stores)]
+    for busy in _forking:
+        busy.acquire()
+
+
+def _after_fork_in_parent() -> None:
+    for busy in _forking:
+        busy.release()
+    _forking.clear()
+
+
+def _after_fork_in_child() -> None:
+    _forking.clear()
+    for store in list(_all_stores):
+        store.leave_to_parent()
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)
 
 _patience = SystemClock()  # waiting for a lock takes real time, whatever clock the store was given
 
