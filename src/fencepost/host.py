@@ -95,7 +95,8 @@ class DaemonThreads:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._idle = 0
+        self._outstanding = 0
+        """Work not yet done: waiting, or in a thread."""
         self._started = 0
         self._lock = threading.Lock()
         self._work: queue.SimpleQueue[tuple[Work, Future[BaseException | None]] | None] = queue.SimpleQueue()
@@ -104,7 +105,8 @@ class DaemonThreads:
         future: Future[BaseException | None] = Future()
         with self._lock:
             self._work.put((work, future))
-            if self._idle < self._work.qsize() and self._started < self._most:
+            self._outstanding += 1
+            if self._started < min(self._outstanding, self._most):
                 self._started += 1
                 threading.Thread(target=self._run, name=f"fencepost-job-{self._started}", daemon=True).start()
         return future
@@ -115,16 +117,16 @@ class DaemonThreads:
 
     def _run(self) -> None:
         while True:
-            with self._lock:
-                self._idle += 1
             item = self._work.get()
-            with self._lock:
-                self._idle -= 1
             if item is None:
                 return
             work, future = item
-            if future.set_running_or_notify_cancel():
-                future.set_result(contextvars.copy_context().run(work))
+            try:
+                if future.set_running_or_notify_cancel():
+                    future.set_result(contextvars.copy_context().run(work))
+            finally:
+                with self._lock:
+                    self._outstanding -= 1
 
 
 Work = Callable[[], BaseException | None]

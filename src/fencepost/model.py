@@ -10,10 +10,10 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from functools import cache
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from fencepost.errors import ConfigurationError
@@ -84,20 +84,12 @@ R = TypeVar("R")
 
 
 def changed(record: R, **values: Any) -> R:
-    """`dataclasses.replace` for records, three times as fast: nothing is checked again. A fire passes through
-    half a dozen of these on its way."""
-    kind: Any = type(record)
-    copy: R = object.__new__(kind)
-    for name in _names(kind):
-        object.__setattr__(copy, name, values.pop(name) if name in values else getattr(record, name))
-    if values:
-        raise TypeError(f"{kind.__name__} has no {', '.join(values)}")
+    """`dataclasses.replace` for records, many times as fast: nothing is checked again. A fire passes through half
+    a dozen of these on its way, so records keep their values in a plain dictionary."""
+    copy: R = object.__new__(type(record))
+    copy.__dict__.update(record.__dict__)
+    copy.__dict__.update(values)
     return copy
-
-
-@cache
-def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
 
 
 # --- jobs -------------------------------------------------------------------------------------------
@@ -135,7 +127,7 @@ class Overlap:
         return self.limit if self.kind == "allow" else 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Job:
     """When to run which task, with which arguments and policies. A JSON value in the store."""
 
@@ -165,7 +157,7 @@ class Job:
             raise ConfigurationError(f"job {self.id}: crash_attempts must be a number between 1 and 100")
         json_value(dict(self.args), f"arguments of job {self.id}")
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         canonical = json.dumps(job_to_json(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
@@ -243,7 +235,7 @@ def job_from_json(value: Mapping[str, Json]) -> Job:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Segment:
     """A stretch of one calendar: from `cursor` on, up to where a newer definition took over.
 
@@ -260,7 +252,7 @@ class Segment:
     """Its job was removed: what it still owes is cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Gap:
     """A stretch of store time in which due fires are not run: a pause, or nobody knew the task."""
 
@@ -273,7 +265,7 @@ class Gap:
         return self.since <= moment and (self.until is None or moment < self.until)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JobRecord:
     """A job as the store keeps it."""
 
@@ -311,7 +303,7 @@ class JobRecord:
         return head is not None and head.next_at is not None and head.next_at <= moment
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JobEvent:
     """One line of a job's history, by store time. `audit` recomputes from these what was due."""
 
@@ -330,7 +322,7 @@ class JobEvent:
 # --- fires ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Attempt:
     """One claim of a fire and how it ended."""
 
@@ -345,7 +337,7 @@ class Attempt:
 MAX_ATTEMPTS_KEPT = 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FireRecord:
     """One occurrence of a job; or, closed without a start, a run of neighbours that share one fate."""
 
@@ -410,7 +402,7 @@ def manual_key(job_id: str, name: str) -> str:
 # --- replicas and leadership ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReplicaRecord:
     """A replica's presence. Its claims live exactly as long: one renewal renews them all."""
 
@@ -431,7 +423,7 @@ class ReplicaRecord:
     draining: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Lease:
     """Leadership. It only saves work: nothing unsafe happens with two leaders or none."""
 

@@ -59,10 +59,12 @@ class Planner(Service):
 
 def batches(plans: Sequence[Plan]) -> Iterator[list[Plan]]:
     batch: list[Plan] = []
+    rows = 0
     for plan in plans:
         batch.append(plan)
-        if sum(len(each.rows) for each in batch) >= ROWS:
+        rows += len(plan.rows)
+        if rows >= ROWS:
             yield batch
-            batch = []
+            batch, rows = [], 0
     if batch:
         yield batch

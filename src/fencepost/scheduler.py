@@ -155,7 +155,7 @@ class Scheduler:
         try:
             await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(ready)), PATIENCE_AT_START)
         except TimeoutError:
-            log.error("the store does not answer yet; nothing runs until it does")
+            log.warning("still registering: the store is slow or does not answer; nothing runs until it does")
             ready.add_done_callback(_log_failure)
 
     async def stop(self) -> None:

@@ -58,11 +58,11 @@ class Calendars(Ledger):
 
     def put_jobs(self, at: Moment, jobs: Sequence[PutJob]) -> tuple[JobPut, ...]:
         self.preload(at.wall, jobs=[put.job.id for put in jobs])
-        return tuple(self._put_job(at, put) for put in jobs)
-
-    def _put_job(self, at: Moment, put: PutJob) -> JobPut:
-        job, existing = put.job, self.job(put.job.id)
         live = [replica.id for replica in self.every_replica() if replica.expires > at.steady]
+        return tuple(self._put_job(at, put, live) for put in jobs)
+
+    def _put_job(self, at: Moment, put: PutJob, live: Sequence[str]) -> JobPut:
+        job, existing = put.job, self.job(put.job.id)
         outcome = definition_outcome(existing, put, live)
         if outcome in ("exists", "older revision", "flip back"):
             return JobPut(job.id, outcome)

@@ -15,7 +15,7 @@ from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Lease, Replica
 from fencepost.store.base import FireQuery
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TargetRecord:
     """A task that jobs refer to, and whether anybody knows it."""
 

@@ -42,8 +42,11 @@ EXTRA = ("args", "by", "error", "checkpoint", "progress", "attempts")
 class SqliteRows(StoreState):
     remembers_empty_claims = False
 
-    def __init__(self, db: sqlite3.Connection, names: Names) -> None:
+    def __init__(self, db: sqlite3.Connection, names: Names, with_targets: bool = True) -> None:
+        """`with_targets`: whether the replicas' targets are needed. There may be thousands, and finding what is
+        due needs only the table they are registered in."""
         super().__init__()
+        self._with_targets = with_targets
         self._db = db
         self._names = names
         self._jobs_loaded: dict[str, JobRecord | None] = {}
@@ -69,6 +72,9 @@ class SqliteRows(StoreState):
             for row in self._all(f"select {_JOB_COLUMNS} from {{jobs}} where id {which}", *ids):
                 if row[0] not in self._jobs_loaded:
                     self._load_job(row[0], row)
+            known_by = f"select target from {{jobs}} where id {which}"
+            for name, text in self._all(f"select * from {{targets}} where name in ({known_by})", *ids):
+                self.targets.setdefault(name, _target(text))
             self._load_fires(self._all(f"{_LIVE} where job_id {which} and {_ACTIVE}", *ids))
             self._load_fires(self._all(f"{_LIVE} where job_id {which} and {_DUE}", *ids, micros(now)))
             planned = dict(
@@ -175,7 +181,7 @@ class SqliteRows(StoreState):
     def target(self, name: str) -> TargetRecord:
         if name not in self.targets:
             row = self._one("select target from {targets} where name = ?", name)
-            self.targets[name] = _read(TargetRecord, row[0]) if row else TargetRecord(name)
+            self.targets[name] = _target(row[0]) if row else TargetRecord(name)
         return self.targets[name]
 
     def every_target(self) -> Sequence[TargetRecord]:
@@ -300,7 +306,7 @@ class SqliteRows(StoreState):
 
     def put_replica(self, replica: ReplicaRecord) -> None:
         known = self._loaded_replicas().get(replica.id)
-        if known is None or known.targets != replica.targets:
+        if self._with_targets and (known is None or known.targets != replica.targets):
             self._do("delete from {replica_targets} where replica = ?", replica.id)
             rows = [(replica.id, target) for target in replica.targets]
             self._many("insert into {replica_targets} values (?, ?)", rows)
@@ -326,8 +332,13 @@ class SqliteRows(StoreState):
     def _loaded_replicas(self) -> dict[str, ReplicaRecord]:
         if self._replicas_loaded is None:
             rows = self._all("select replica from {replicas}")
-            replicas = [_replica(row[0]) for row in rows]
-            self._replicas_loaded = {replica.id: replica for replica in replicas}
+            self._replicas_loaded = {replica.id: replica for replica in (_replica(row[0]) for row in rows)}
+            if self._with_targets:
+                for id, replica in self._replicas_loaded.items():
+                    found = self._all(
+                        "select target from {replica_targets} where replica = ? order by target", id
+                    )
+                    self._replicas_loaded[id] = changed(replica, targets=tuple(row[0] for row in found))
         return self._replicas_loaded
 
     # --- writing --------------------------------------------------------------------------------------
@@ -336,19 +347,21 @@ class SqliteRows(StoreState):
         """Everything that changed. Called once, before the commit."""
         self._write_jobs()
         dropped = [(key,) for key, fire in self._changed_fires.items() if fire is None]
-        changed = [_row(fire) for fire in self._changed_fires.values() if fire is not None]
+        altered = [_row(fire) for fire in self._changed_fires.values() if fire is not None]
         if dropped:
             self._many("delete from {fires} where key = ?", dropped)
-        if changed:
+        if altered:
             self._many(
-                f"insert or replace into {{fires}} values ({', '.join('?' * len(_FIRE_FIELDS))}, ?)", changed
+                f"insert or replace into {{fires}} values ({', '.join('?' * len(_FIRE_FIELDS))}, ?)", altered
             )
         for id, replica in self._changed_replicas.items():
             if replica is None:
                 self._do("delete from {replicas} where id = ?", id)
                 self._do("delete from {replica_targets} where replica = ?", id)
             else:
-                self._do("insert or replace into {replicas} values (?, ?)", id, _text(replica))
+                self._do(
+                    "insert or replace into {replicas} values (?, ?)", id, _text(changed(replica, targets=()))
+                )
         if self._lease_changed:
             set_meta(self._db, self._names, "leader", _text(self.leader))
 
@@ -429,6 +442,12 @@ def _record(definition: str, rest: str) -> JobRecord:
     """Most of a job never changes: it is read from its text once."""
     record: JobRecord = from_json(JobRecord, {**json.loads(rest), "job": to_json(_job(definition))})
     return changed(record, job=_job(definition))
+
+
+@lru_cache(maxsize=20_000)
+def _target(text: str) -> TargetRecord:
+    target: TargetRecord = _read(TargetRecord, text)
+    return target
 
 
 @lru_cache(maxsize=100)

@@ -31,6 +31,9 @@ PATIENCE = 5.0
 """Seconds to wait for another writer before saying that the store is unavailable."""
 
 
+ABOUT_REPLICAS = ("heartbeat", "leave", "roster", "sweep", "put_jobs")
+"""Steps that look at what replicas know."""
+
 MOST_STEPS = 50
 """Steps in one transaction."""
 
@@ -129,7 +132,7 @@ class SqliteStore(LocalMirror):
                 if not writes:
                     # A plain begin takes no lock: the first look does, and may meet a writer.
                     self._patiently(db, "select 1 from sqlite_master limit 1")
-                rows = SqliteRows(db, self._names)
+                rows = SqliteRows(db, self._names, any(step.name in ABOUT_REPLICAS for step in steps))
                 # The time is read under the lock: steps follow each other in the order of their moments.
                 replies = [
                     getattr(rows, step.name)(moment_of(self._clock), *step.args, **step.kwargs)
