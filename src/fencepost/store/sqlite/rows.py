@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_type_hints
 
 from fencepost.model import (
     Attempt,
@@ -166,7 +166,8 @@ class SqliteRows(StoreState):
                     job.target,
                     _text(TargetRecord(job.target)),
                 )
-            whole.append((id, job.target, job.execute_on, _text(job), _rest(record), *values))
+            definition = _remember(_text(job), job)
+            whole.append((id, job.target, job.execute_on, definition, _rest(record), *values))
             self._jobs_loaded[id] = record
         if hot:
             self._many(
@@ -395,7 +396,9 @@ def _known(leads: bool) -> str:
 # --- values -------------------------------------------------------------------------------------------
 
 _JOB_COLUMNS = "id, definition, rest, token, decided_through, tail"
+_HINTS = get_type_hints(JobRecord)
 _REST = [field.name for field in fields(JobRecord) if field.name not in (*HOT, "job")]
+_DEFAULTS = {field.name: field.default for field in fields(JobRecord)}
 _NOTHING: dict[str, tuple[Any, ...]] = {
     name: (None,) if name != "by" else ("",) for name in EXTRA if name != "attempts"
 } | {"attempts": ((),)}
@@ -431,17 +434,27 @@ def _read(kind: Any, text: str) -> Any:
     return from_json(kind, json.loads(text))
 
 
-@lru_cache(maxsize=20_000)
+_jobs_read: dict[str, Job] = {}
+
+
 def _job(definition: str) -> Job:
-    job: Job = _read(Job, definition)
-    return job
+    """Most of a job never changes: it is read from its text once, and not at all by who wrote it."""
+    if definition not in _jobs_read:
+        _remember(definition, _read(Job, definition))
+    return _jobs_read[definition]
+
+
+def _remember(definition: str, job: Job) -> str:
+    if len(_jobs_read) >= 20_000:
+        _jobs_read.clear()
+    _jobs_read[definition] = job
+    return definition
 
 
 @lru_cache(maxsize=20_000)
 def _record(definition: str, rest: str) -> JobRecord:
-    """Most of a job never changes: it is read from its text once."""
-    record: JobRecord = from_json(JobRecord, {**json.loads(rest), "job": to_json(_job(definition))})
-    return changed(record, job=_job(definition))
+    values = {name: from_json(_HINTS[name], value) for name, value in json.loads(rest).items()}
+    return JobRecord(job=_job(definition), **values)
 
 
 @lru_cache(maxsize=20_000)
@@ -457,8 +470,8 @@ def _replica(text: str) -> ReplicaRecord:
 
 
 def _rest(record: JobRecord) -> str:
-    values = to_json(changed(record, token=0, decided_through=None, tail=None))
-    return json.dumps({name: value for name, value in values.items() if name != "job"}, separators=(",", ":"))
+    values = {name: getattr(record, name) for name in _REST}
+    return _text({name: value for name, value in values.items() if value != _DEFAULTS.get(name, ...)})
 
 
 def _same_but_hot(one: JobRecord, other: JobRecord) -> bool:
