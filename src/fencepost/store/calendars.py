@@ -34,11 +34,8 @@ class Calendars(Ledger):
                     self._keep(at, record)
 
     def _notice_unknown_targets(self, at: Moment) -> None:
-        known = {name for replica in self.every_replica() for name in replica.targets}
-        for target in self.every_target():
-            if target.name in known:
-                self._adopt(at, [target.name])
-            elif target.unknown_since is None:
+        for target in self.unknown_targets():
+            if target.unknown_since is None:
                 self.put_target(changed(target, unknown_since=at.wall))
             elif not target.orphaned and at.wall - target.unknown_since >= ORPHANED_AFTER:
                 self._orphan(at, changed(target, orphaned=True))

@@ -74,7 +74,8 @@ class Rows(ABC):
     def target(self, name: str) -> TargetRecord: ...
 
     @abstractmethod
-    def every_target(self) -> Sequence[TargetRecord]: ...
+    def unknown_targets(self) -> Sequence[TargetRecord]:
+        """Those that no replica knows."""
 
     @abstractmethod
     def put_target(self, target: TargetRecord) -> None: ...

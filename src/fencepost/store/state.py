@@ -89,8 +89,9 @@ class StoreState(Operations):
     def target(self, name: str) -> TargetRecord:
         return self.targets.get(name) or TargetRecord(name)
 
-    def every_target(self) -> Sequence[TargetRecord]:
-        return list(self.targets.values())
+    def unknown_targets(self) -> Sequence[TargetRecord]:
+        known = {name for replica in self.replicas.values() for name in replica.targets}
+        return [target for target in self.targets.values() if target.name not in known]
 
     def put_target(self, target: TargetRecord) -> None:
         self.targets[target.name] = target

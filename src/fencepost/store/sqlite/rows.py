@@ -185,11 +185,12 @@ class SqliteRows(StoreState):
             self.targets[name] = _target(row[0]) if row else TargetRecord(name)
         return self.targets[name]
 
-    def every_target(self) -> Sequence[TargetRecord]:
+    def unknown_targets(self) -> Sequence[TargetRecord]:
         self._write_jobs()
-        return [
-            _read(TargetRecord, row[0]) for row in self._all("select target from {targets} order by name")
-        ]
+        gone = [id for id, replica in self._changed_replicas.items() if replica is None]
+        query = "select target from {targets} where name not in (select target from {replica_targets}"
+        rows = self._all(f"{query} where replica not in ({_marks(gone)})) order by name", *gone)
+        return [_target(row[0]) for row in rows]
 
     def put_target(self, target: TargetRecord) -> None:
         self.targets[target.name] = target

@@ -31,7 +31,7 @@ PATIENCE = 5.0
 """Seconds to wait for another writer before saying that the store is unavailable."""
 
 
-ABOUT_REPLICAS = ("heartbeat", "leave", "roster", "sweep", "put_jobs")
+ABOUT_REPLICAS = ("heartbeat", "leave", "roster", "sweep")
 """Steps that look at what replicas know."""
 
 MOST_STEPS = 50
