@@ -11,7 +11,7 @@ PRUNE_EVERY = 3600.0
 
 
 class Janitor(Service):
-    shortest = 0.05
+    shortest = 0.3
 
     _observation: Observation | None = None
     _suspects: tuple[Suspect, ...] = ()

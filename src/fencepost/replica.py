@@ -295,8 +295,6 @@ class Listener(Service):
 
     async def step(self) -> float | None:
         # No pause between two waits: a hint that nobody waits for is lost.
-        replica = self.replica
-        while await replica.store.wait(replica.settings.horizon.total_seconds() / 2):
-            for service in (replica.heart, replica.planner, replica.worker):
-                service.wake()
+        while await self.replica.store.wait(self.replica.settings.horizon.total_seconds() / 2):
+            self.replica.wake_all()
         return 0.0

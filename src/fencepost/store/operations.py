@@ -66,6 +66,7 @@ class Operations(Calendars):
                 claim_no=beat.claim_no,
             )
             self.put_replica(known)
+            self.hinted = True  # the leader watches only those it has heard of
         if beat.number > known.beat_no:
             self._renew(at, known, beat)
         held = tuple(

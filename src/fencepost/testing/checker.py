@@ -124,7 +124,7 @@ class Checker:
             if replica not in self.dead and silence < self.ttl and not self.clock_stepped:
                 self.violation("L-healthy", f"{replica} expired {silence:.1f} s after renewing")
         for fire in reply.settled:
-            if fire.replica in healthy and not self.clock_stepped:
+            if fire.replica in healthy:
                 self.violation("L-healthy", f"{fire.key} lost although {fire.replica} is well")
             self._over(fire.key)
 

@@ -128,7 +128,7 @@ class Simulation:
             id=id,
             target="body",
             trigger=self._draw_trigger(),
-            args={"longest": chance.choice([0.2, 1.0, 3.0]), "fails": chance.choice([0.0, 0.0, 0.3])},
+            args={"longest": chance.choice([0.2, 1.0, 3.0, 8.0]), "fails": chance.choice([0.0, 0.0, 0.3])},
             overlap=Overlap.parse(chance.choice(["skip", "skip", "queue", "queue(3)", "allow(2)"])),
             misfire=chance.choice(["latest", "latest", "all", "skip"]),
             misfire_after=timedelta(seconds=chance.choice([1.5, 4.0])),
@@ -230,6 +230,7 @@ class Simulation:
             self._bad_weather,
             self._cut_off,
             self._store_down,
+            self._step_store_clock,
             self._step_replica_clock,
             self._stop_gracefully,
             self._change_trigger,
@@ -298,6 +299,12 @@ class Simulation:
     def _store_up(self) -> None:
         self.network.store_is_up = True
         self._tell("store", "up")
+
+    def _step_store_clock(self) -> None:
+        """Forward: every lease looks expired at once, and what was to come is due."""
+        self.network.store_offset += self.chance.choice([8.0, 60.0])
+        self.checker.clock_stepped = True
+        self._tell("store", "clock stepped", f"{self.network.store_offset:.0f}s")
 
     def _step_replica_clock(self) -> None:
         alive = self._alive()
