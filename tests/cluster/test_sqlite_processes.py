@@ -46,13 +46,15 @@ pytestmark = pytest.mark.cluster
 
 
 def test_three_processes_run_every_fire_once(cluster_of):
-    cluster = cluster_of(jobs=20, period=0.5, body=0.02, kind="mixed", **SHORT)
+    # Overlap is not what is tested here: a busy machine must not skip a fire for it.
+    apart = {"LOAD_OVERLAP": "allow(5)"}
+    cluster = cluster_of(jobs=20, period=0.5, body=0.02, kind="mixed", env=apart, **SHORT)
     cluster.start(3)
     time.sleep(3)
     verdict = cluster.finish()
     assert not verdict.violations(latest=LATE), verdict
     assert verdict.due > 100, verdict
-    assert verdict.ran > 0.9 * verdict.due, verdict  # a busy machine may skip one for overlap
+    assert verdict.ran == verdict.due, verdict
     assert len({mark.pid for mark in cluster.marks()}) == 3, "all three take part"
 
 

@@ -46,6 +46,7 @@ class Load:
         self.anchor = datetime.fromtimestamp(float(env.get("LOAD_ANCHOR", "0")), UTC)
         self.kind = env.get("LOAD_KIND", "coroutine")
         self.body = float(env.get("LOAD_BODY", "0"))
+        self.overlap = env.get("LOAD_OVERLAP", "skip")
         self.long = float(env.get("LOAD_LONG", "30"))
         self.log = env.get("LOAD_LOG", "")
         self.buffered = bool(env.get("LOAD_BUFFERED"))
@@ -59,7 +60,7 @@ class Load:
             # The first fire of job n lies one period after its anchor: never before LOAD_ANCHOR.
             offset = timedelta(seconds=self.spread * number / self.jobs - self.period)
             trigger = every(seconds=self.period, anchor=self.anchor + offset)
-            scheduler.job(trigger, id=f"job{number:05}")(self._body(number))
+            scheduler.job(trigger, id=f"job{number:05}", overlap=self.overlap)(self._body(number))
         scheduler.task(self._blocking(self.long), id="block")
         scheduler.task(self._thread(self.long), id="long")
         scheduler.task(self._coroutine(0), id="quick")
