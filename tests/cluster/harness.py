@@ -294,6 +294,17 @@ class Cluster:
             time.sleep(0.01)
         return found
 
+    def planned_ahead(self, seconds: float) -> None:
+        """Wait until every job's fires are in the store for so long. A leader lost before its first plan takes the
+        plan with it: then fires fall due unplanned until the next one leads, and are rightly late."""
+
+        def all_planned() -> bool:
+            until = datetime.now(UTC) + timedelta(seconds=seconds)
+            jobs = self.reader.ask(lambda store: store.jobs())
+            return not any(job.behind_at(until) for job in jobs)
+
+        self.wait_for(all_planned, 5, f"all jobs are planned for {seconds} s")
+
     def sleep_until(self, wall: float) -> None:
         time.sleep(max(0.0, wall - time.time()))
 
@@ -344,20 +355,22 @@ class Cluster:
 
 
 def holds_store_lock(pid: int) -> bool:
-    """Whether it holds a lock others wait for: any for writing but its beacon (see /proc/locks)."""
+    """Whether it holds a lock others wait for (see /proc/locks): any but its beacon's, and but the lock for reading
+    by which everybody holds on to a database's shared memory."""
     try:
         locks = Path("/proc/locks").read_text()
-        beacons = {
-            target.stat().st_ino
+        names = {
+            target.stat().st_ino: target.name
             for link in Path(f"/proc/{pid}/fd").iterdir()
-            if (target := link.resolve()).suffix == ".alive" and target.exists()
+            if (target := link.resolve()).exists()
         }
     except OSError:
         return False
     for line in locks.splitlines():
         _, kind, _, mode, owner, file, *_ = line.replace("->", "").split()
-        inode = int(file.rpartition(":")[2])
-        if kind in ("POSIX", "FLOCK") and mode == "WRITE" and int(owner) == pid and inode not in beacons:
+        name = names.get(int(file.rpartition(":")[2]), "")
+        harmless = name.endswith(".alive") or (mode == "READ" and name.endswith("-shm"))
+        if kind in ("POSIX", "FLOCK") and int(owner) == pid and not harmless:
             return True
     return False
 

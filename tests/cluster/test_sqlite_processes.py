@@ -139,6 +139,7 @@ def test_a_stopped_leader_is_replaced_and_steps_down_when_it_goes_on(cluster_of)
     # Each job fires once in the test: a run cut off by the stop is in nobody's way.
     cluster = cluster_of(jobs=160, period=20, body=0.05, **SHORT)
     cluster.start(3)
+    cluster.planned_ahead(2 * ttl)
     leader = cluster.leader()
     term = cluster.roster().leader.term
     stopped = time.monotonic()
