@@ -1,17 +1,17 @@
-"""One run, from claim to settle, as a list of steps over one value."""
+"""One run, from claim to settle."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
 import random
+import threading
 import traceback
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from fencepost.fire import Fire
-from fencepost.model import Job, Json, Reason, State
+from fencepost.model import Json, Reason, State
 from fencepost.store.base import Claim, GiveBack, Report, RetryLater, Settle, Update
 from fencepost.tasks import Task
 
@@ -26,7 +26,7 @@ class NotStarted(Exception):
 
 
 class Run:
-    """A claimed fire on its way through this replica."""
+    """A claimed fire on its way through this replica: from `begin` on its host to the update that settles it."""
 
     def __init__(self, replica: Replica, claim: Claim, task: Task, start_before: float) -> None:
         self.replica = replica
@@ -39,21 +39,25 @@ class Run:
         self.fire = Fire(claim.fire, args, self)
         self.started = False
         self.cause: str | None = None
-        """Why the body was told to end: requested, fenced or drain."""
+        """Why the body was told to end: requested, fenced, drain or timeout."""
         self.checkpointed = claim.fire.checkpoint is not None
-        self.body: asyncio.Task[None] | None = None
-        self.in_body = False
         self.outlived = False
         """The body goes on although the run has ended: a thread cannot be stopped."""
+        self.is_over = False
+        """The body has ended, or cannot be told to. What is left is to settle."""
         self._trusted_until = start_before
+        self._timer: asyncio.TimerHandle | None = None
+        self._lock = threading.Lock()
 
     # What the body's side calls, from any thread.
 
     def enter(self) -> None:
-        """The last thing before the body: past the trust window it must not start."""
-        if self.cause is not None or not self.trusted():
-            raise NotStarted
-        self.started = True
+        """The last thing before the body: past the trust window it must not start. Under the lock, so that whoever
+        ends this run knows whether its body has started: a run that is given back as not started never starts."""
+        with self._lock:
+            if self.cause is not None or not self.trusted():
+                raise NotStarted
+            self.started = True
 
     def trusted(self) -> bool:
         return self.replica.clock.steady() < self._trusted_until
@@ -77,6 +81,12 @@ class Run:
 
     # What the replica's side calls.
 
+    def begin_timeout(self) -> None:
+        timeout = self.claim.job.timeout
+        if timeout is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(timeout.total_seconds(), self.cancel, "timeout")
+
     def trust_until(self, steady: float) -> None:
         self._trusted_until = max(self._trusted_until, steady)
 
@@ -91,92 +101,69 @@ class Run:
             self._end(cause)
 
     def _end(self, cause: str) -> None:
-        self.cause = cause
-        self.fire._end("fenced" if cause == "fenced" else "cancelled")
-        # Before the body `enter` refuses; after it there is nothing left to cancel but the settling.
-        if self.in_body and self.body is not None:
-            self.body.cancel()
+        with self._lock:
+            self.cause = cause
+        self.fire._end("fenced" if cause in ("fenced", "timeout") else "cancelled")
+        if not self.is_over:
+            self.replica.host.cancel(self)
+
+    def ended(self, error: BaseException | None) -> None:
+        """Told by the host on the control loop, once: what the body raised."""
+        self.is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.replica.ended(self, error)
 
 
 class Host(Protocol):
-    """Where bodies run."""
+    """Where bodies run. All of this is called on the control loop."""
 
-    async def call(self, run: Run) -> BaseException | None:
-        """Call `run.enter()`, then the body, and return what it raised when it has ended. When cancelled,
-        cancel the body and wait for its end, unless it cannot be told (a thread)."""
+    def begin(self, runs: Sequence[Run]) -> None:
+        """Call each run's `enter()`, then its body. When the body has ended call `run.ended(error)` here."""
+
+    def cancel(self, run: Run) -> None:
+        """Cancel the body; it counts as running until it has ended, unless it cannot be told (a thread)."""
 
     @property
     def detached(self) -> int:
         """Bodies that go on although their run has ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How the body ended."""
-
-    kind: str
-    """returned, raised, timed out, cancelled or not started"""
-    error: BaseException | None = None
-
-
-async def execute(run: Run, host: Host, chance: random.Random) -> Update | None:
-    """Run the body and say what to settle; None: nothing, the token is gone."""
-    ending = await attempt(run, host)
-    return settlement(run, ending, chance)
-
-
-async def attempt(run: Run, host: Host) -> Ending:
-    timeout = run.claim.job.timeout
-    limit = asyncio.timeout(timeout.total_seconds() if timeout else None)
-    try:
-        async with limit:
-            run.in_body = True
-            error = await host.call(run)
-    except TimeoutError as expired:
-        run.fire._end("fenced")
-        return Ending("timed out", expired)
-    except asyncio.CancelledError as cancelled:
-        return Ending("cancelled") if run.cause else Ending("raised", cancelled)
-    finally:
-        run.in_body = False
-    if isinstance(error, NotStarted):
-        return Ending("not started")
-    return Ending("raised", error) if error is not None else Ending("returned")
-
-
-def settlement(run: Run, ending: Ending, chance: random.Random) -> Update | None:
+def outcome(run: Run, error: BaseException | None, chance: random.Random) -> Update | None:
+    """What to settle for a run whose body has ended; None: nothing, the token is gone."""
     if run.cause == "fenced":
         return None
-    if ending.kind == "not started":
+    if isinstance(error, NotStarted):
         return GiveBack(run.key, run.token)
-    if ending.kind == "returned":
+    if error is not None and (run.cause is None or not isinstance(error, asyncio.CancelledError)):
+        return _failure(run, Reason.RAISED, error, chance)
+    if run.cause is None:
         return Settle(run.key, run.token, State.SUCCEEDED)
-    if ending.kind == "cancelled":
-        if not run.started:
-            return GiveBack(run.key, run.token)
-        if run.cause == "requested":
-            return Settle(run.key, run.token, State.CANCELLED, Reason.REQUESTED)
-        if run.checkpointed and not run.outlived:
-            return GiveBack(run.key, run.token, started=True)
-        return Settle(run.key, run.token, State.CANCELLED, Reason.DRAIN_LIMIT)
-    return _failure(run, run.claim.job, ending, chance)
+    if not run.started:
+        return GiveBack(run.key, run.token)
+    if run.cause == "timeout":
+        return _failure(run, Reason.TIMED_OUT, TimeoutError(), chance)
+    if run.cause == "requested":
+        return Settle(run.key, run.token, State.CANCELLED, Reason.REQUESTED)
+    if run.checkpointed and not run.outlived:
+        return GiveBack(run.key, run.token, started=True)
+    return Settle(run.key, run.token, State.CANCELLED, Reason.DRAIN_LIMIT)
 
 
-def _failure(run: Run, job: Job, ending: Ending, chance: random.Random) -> Update:
-    reason = Reason.TIMED_OUT if ending.kind == "timed out" else Reason.RAISED
-    error = ending.error
-    text = _told(error) if ending.kind == "raised" else f"timed out after {job.timeout}"
-    if job.retry is not None and error is not None and job.retry.covers(error):
+def _failure(run: Run, reason: Reason, error: BaseException, chance: random.Random) -> Update:
+    job, fire = run.claim.job, run.claim.fire
+    text = _told(error) if reason is Reason.RAISED else f"timed out after {job.timeout}"
+    if job.retry is not None and job.retry.covers(error):
         # Attempts cut short by a crash are counted apart, under crash_attempts.
-        delay = job.retry.delay_after(run.claim.fire.attempt - run.claim.fire.crashes, chance)
+        delay = job.retry.delay_after(fire.attempt - fire.crashes, chance)
         if delay is not None:
             return RetryLater(run.key, run.token, delay, text)
     return Settle(run.key, run.token, State.FAILED, reason, text)
 
 
-def _told(error: BaseException | None) -> str:
+def _told(error: BaseException) -> str:
     try:
-        text = "".join(traceback.format_exception(error)) if error else ""
+        text = "".join(traceback.format_exception(error))
     except Exception:  # an exception may be broken itself; the run has failed all the same
         text = f"{type(error).__name__} (it cannot be shown)"
     return text if len(text) <= ERROR_LIMIT else "…" + text[-ERROR_LIMIT:]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import queue
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 
 from fencepost.execute import Run
 from fencepost.fire import entered
+
+Tell = Callable[[Run, BaseException | None], None]
+"""Told once for each body when it has ended, with what it raised."""
+Work = Callable[[], None]
 
 
 class InlineHost:
@@ -20,119 +24,101 @@ class InlineHost:
 
     detached = 0
 
-    async def call(self, run: Run) -> BaseException | None:
-        return await _outcome(run)
+    def __init__(self) -> None:
+        self._bodies = Bodies(lambda run, error: run.ended(error))
+
+    def begin(self, runs: Sequence[Run]) -> None:
+        for run in runs:
+            self._bodies.begin(run)
+
+    def cancel(self, run: Run) -> None:
+        self._bodies.cancel(run)
 
 
 class ThreadedHost:
-    """Coroutines on the host's loop, functions in threads. The control loop only waits for their end."""
+    """Coroutines on the host's loop, functions in threads. The control loop only hears of their end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, slots: int) -> None:
-        self._loop = loop
+        self._bodies = Bodies(self._tell)
+        self._host = Mailbox(loop)
+        self._control: Mailbox | None = None
         self._threads = DaemonThreads(slots)
         self.detached = 0
 
-    async def call(self, run: Run) -> BaseException | None:
-        return await (self._on_loop(run) if run.task.is_async else self._in_thread(run))
+    def begin(self, runs: Sequence[Run]) -> None:
+        if self._control is None:
+            self._control = Mailbox(asyncio.get_running_loop())
+        for run in runs:
+            if run.task.is_async:
+                self._on_host(run, partial(self._bodies.begin, run))
+            else:
+                self._threads.submit(partial(self._call, run))
+
+    def cancel(self, run: Run) -> None:
+        """A thread cannot be cancelled. Its run ends all the same; its slot stays taken until it returns."""
+        if run.task.is_async:
+            self._on_host(run, partial(self._bodies.cancel, run))
+        elif not run.outlived:
+            run.outlived = True
+            self.detached += 1
+            asyncio.get_running_loop().call_soon(run.ended, asyncio.CancelledError())
 
     def close(self) -> None:
         self._threads.close()
 
-    async def _on_loop(self, run: Run) -> BaseException | None:
-        """A body's end is told by its own task: after a cancel it counts as running until it has ended."""
-        control = asyncio.get_running_loop()
-        ended: asyncio.Future[BaseException | None] = control.create_future()
-        body: list[asyncio.Task[BaseException | None]] = []
-
-        def start() -> None:
-            task = self._loop.create_task(_outcome(run), name=run.key)
-            body.append(task)
-            task.add_done_callback(lambda _: control.call_soon_threadsafe(_hand_over, task, ended))
-
-        def cancel() -> None:
-            for task in body:
-                task.cancel()
-
-        self._loop.call_soon_threadsafe(start)
+    def _on_host(self, run: Run, call: Work) -> None:
         try:
-            return await asyncio.shield(ended)
-        except asyncio.CancelledError:
-            self._loop.call_soon_threadsafe(cancel)
-            await _until(ended)
-            if not ended.cancelled() and ended.result() is not None:
-                return ended.result()
-            raise
+            self._host.put(call)
+        except RuntimeError as closed:  # the host's loop has ended before the scheduler was stopped
+            asyncio.get_running_loop().call_soon(run.ended, closed)
 
-    async def _in_thread(self, run: Run) -> BaseException | None:
-        """A thread cannot be cancelled. Its run ends all the same; its slot stays taken until it returns."""
-        ended = asyncio.wrap_future(self._threads.submit(lambda: self._outcome(run)))
-        try:
-            return await asyncio.shield(ended)
-        except asyncio.CancelledError:
-            if not ended.done():
-                run.outlived = True
-                self.detached += 1
-                ended.add_done_callback(lambda _: self._returned(run))
-            raise
-
-    def _outcome(self, run: Run) -> BaseException | None:
+    def _call(self, run: Run) -> None:
+        error: BaseException | None = None
         try:
             run.enter()
             result = entered(run.fire, run.task.function, run.task.keywords(run.fire))
             if asyncio.iscoroutine(result):  # a function that turned out to be async
-                asyncio.run_coroutine_threadsafe(result, self._loop).result()
-        except BaseException as error:
-            return error
-        return None
+                asyncio.run_coroutine_threadsafe(result, self._host.loop).result()
+        except BaseException as raised:
+            error = raised
+        self._tell(run, error)
 
-    def _returned(self, run: Run) -> None:
-        self.detached -= 1
-        run.replica.worker.wake()
+    def _tell(self, run: Run, error: BaseException | None) -> None:
+        assert self._control is not None
+        with suppress(RuntimeError):  # the control loop has ended without waiting: nobody listens any more
+            self._control.put(partial(self._ended, run, error))
 
-
-class DaemonThreads:
-    """A pool whose threads do not keep the process from ending: a job may be stuck in one for ever."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._outstanding = 0
-        """Work not yet done: waiting, or in a thread."""
-        self._started = 0
-        self._lock = threading.Lock()
-        self._work: queue.SimpleQueue[tuple[Work, Future[BaseException | None]] | None] = queue.SimpleQueue()
-
-    def submit(self, work: Work) -> Future[BaseException | None]:
-        future: Future[BaseException | None] = Future()
-        with self._lock:
-            self._work.put((work, future))
-            self._outstanding += 1
-            if self._started < min(self._outstanding, self._most):
-                self._started += 1
-                threading.Thread(target=self._run, name=f"fencepost-job-{self._started}", daemon=True).start()
-        return future
-
-    def close(self) -> None:
-        for _ in range(self._started):
-            self._work.put(None)
-
-    def _run(self) -> None:
-        while True:
-            item = self._work.get()
-            if item is None:
-                return
-            work, future = item
-            try:
-                if future.set_running_or_notify_cancel():
-                    future.set_result(contextvars.copy_context().run(work))
-            finally:
-                with self._lock:
-                    self._outstanding -= 1
+    def _ended(self, run: Run, error: BaseException | None) -> None:
+        if run.outlived:
+            self.detached -= 1
+            run.replica.worker.wake()
+        else:
+            run.ended(error)
 
 
-Work = Callable[[], BaseException | None]
+class Bodies:
+    """Coroutines as tasks on one event loop; all of this is called there."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._tasks: dict[Run, asyncio.Task[BaseException | None]] = {}
+
+    def begin(self, run: Run) -> None:
+        task = asyncio.get_running_loop().create_task(_body(run), name=run.key)
+        self._tasks[run] = task
+        task.add_done_callback(lambda task: self._ended(run, task))
+
+    def cancel(self, run: Run) -> None:
+        """A body's end is told by its own task: after a cancel it counts as running until it has ended."""
+        if run in self._tasks:
+            self._tasks[run].cancel()
+
+    def _ended(self, run: Run, task: asyncio.Task[BaseException | None]) -> None:
+        del self._tasks[run]
+        self._tell(run, asyncio.CancelledError() if task.cancelled() else task.result())
 
 
-async def _outcome(run: Run) -> BaseException | None:
+async def _body(run: Run) -> BaseException | None:
     """Run the body. Whatever it raises is handed over as a value: some exceptions would end the loop itself,
     and others cannot pass through a future."""
     try:
@@ -147,16 +133,66 @@ async def _outcome(run: Run) -> BaseException | None:
     return None
 
 
-async def _until(ended: asyncio.Future[Any]) -> None:
-    """Wait for the body's end, however often this is cancelled meanwhile."""
-    while not ended.done():
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait([ended])
+class Mailbox:
+    """Calls for the event loop of another thread. Waking it costs a system call and a switch of threads: calls
+    that gather until it has woken share one.
+
+    The flag is cleared before the calls are taken. Whoever puts one after that finds it cleared and rings again;
+    whoever put one before it has its call taken now.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._calls: deque[Work] = deque()
+        self._rung = False
+
+    def put(self, call: Work) -> None:
+        self._calls.append(call)
+        if not self._rung:
+            self._rung = True
+            try:
+                self.loop.call_soon_threadsafe(self._take)
+            except RuntimeError:
+                self._rung = False
+                raise
+
+    def _take(self) -> None:
+        self._rung = False
+        try:
+            for _ in range(len(self._calls)):
+                self._calls.popleft()()
+        finally:
+            if self._calls and not self._rung:  # one of them failed: the others are taken all the same
+                self.loop.call_soon(self._take)
 
 
-def _hand_over(task: asyncio.Task[BaseException | None], ended: asyncio.Future[BaseException | None]) -> None:
-    if not ended.done():
-        if task.cancelled():
-            ended.cancel()
-        else:
-            ended.set_result(task.result())
+class DaemonThreads:
+    """A pool whose threads do not keep the process from ending: a job may be stuck in one for ever."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._outstanding = 0
+        """Work not yet done: waiting, or in a thread."""
+        self._started = 0
+        self._lock = threading.Lock()
+        self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+
+    def submit(self, work: Work) -> None:
+        with self._lock:
+            self._work.put(work)
+            self._outstanding += 1
+            if self._started < min(self._outstanding, self._most):
+                self._started += 1
+                threading.Thread(target=self._run, name=f"fencepost-job-{self._started}", daemon=True).start()
+
+    def close(self) -> None:
+        for _ in range(self._started):
+            self._work.put(None)
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            try:
+                contextvars.copy_context().run(work)
+            finally:
+                with self._lock:
+                    self._outstanding -= 1

@@ -15,17 +15,17 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fencepost._version import __version__
 from fencepost.clock import Clock
 from fencepost.election import Leadership
 from fencepost.errors import StoreUnavailable
 from fencepost.events import Event, Events
-from fencepost.execute import Host, Run, execute
+from fencepost.execute import Host, Run, outcome
 from fencepost.heart import Heart
 from fencepost.janitor import Janitor
-from fencepost.model import FireRecord, Job, Reason, State
+from fencepost.model import FireRecord, Job, Reason, State, changed
 from fencepost.planner import Planner
 from fencepost.service import Service
 from fencepost.settings import Settings
@@ -113,12 +113,6 @@ class Replica:
 
     # --- life ---------------------------------------------------------------------------------------
 
-    def start(self, claim: Claim, start_before: float) -> None:
-        """Start one claimed fire."""
-        run = Run(self, claim, self.registry.get(claim.job.target), start_before)
-        self.runs[run.key] = run
-        run.body = asyncio.create_task(self._carry_out(run), name=run.key)
-
     def begin(self) -> None:
         """Start the loops."""
         self._loop = asyncio.get_running_loop()
@@ -173,28 +167,40 @@ class Replica:
 
     # --- runs ---------------------------------------------------------------------------------------
 
-    async def _carry_out(self, run: Run) -> None:
-        if run.cause is None:
+    def start(self, claims: Sequence[Claim], start_before: float) -> None:
+        """Start claimed fires."""
+        runs = [Run(self, claim, self.registry.get(claim.job.target), start_before) for claim in claims]
+        for run in runs:
+            self.runs[run.key] = run
+            run.begin_timeout()
             self.tell("started", run.claim.fire)
+        self.host.begin(runs)
+
+    def runs_already(self, claim: Claim) -> bool:
+        known = self.runs.get(claim.fire.key)
+        return known is not None and known.token == claim.fire.token
+
+    def ended(self, run: Run, error: BaseException | None) -> None:
+        """A body has ended: settle its run."""
         try:
-            update = await execute(run, self.host, self.chance)
-        except Exception as error:
+            update = outcome(run, error, self.chance)
+        except Exception as failure:
             # Not the body's fault, but without an outcome its claim would be renewed for ever.
-            log.exception("%s: %s could not be carried out", self.id, run.key)
-            update = Settle(run.key, run.token, State.FAILED, Reason.RAISED, repr(error)[:500])
+            log.exception("%s: %s ended in a way that cannot be settled", self.id, run.key)
+            update = Settle(run.key, run.token, State.FAILED, Reason.RAISED, repr(failure)[:500])
         if update is None:
             self._forget(run)
-            return
-        self.settler.put(update, lambda accepted: self._settled(run, update, accepted))
+        else:
+            self.settler.put(update, lambda accepted: self._settled(run, update, accepted))
 
     def _settled(self, run: Run, update: Update, accepted: bool) -> None:
         if not accepted:
             run.fence()
         elif isinstance(update, Settle):
-            told = replace(run.claim.fire, state=update.state, reason=update.reason, error=update.error)
+            told = changed(run.claim.fire, state=update.state, reason=update.reason, error=update.error)
             self.tell(update.state.value, told)
         elif isinstance(update, RetryLater):
-            self.tell("retrying", replace(run.claim.fire, error=update.error))
+            self.tell("retrying", changed(run.claim.fire, error=update.error))
         else:
             self.tell("given_back", run.claim.fire)
         self._forget(run)

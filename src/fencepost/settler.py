@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
 from fencepost.service import Service
 from fencepost.store.base import Report, Update
@@ -36,7 +37,7 @@ class Settler(Service):
 
     async def step(self) -> float | None:
         replica = self.replica
-        batch = [self._outbox[n] for n in range(min(BATCH, len(self._outbox)))]
+        batch = list(islice(self._outbox, BATCH))
         reports = list(self._reports.values())[:BATCH]
         if not batch and not reports:
             return None

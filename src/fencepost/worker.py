@@ -68,7 +68,4 @@ class Worker(Service):
             # elsewhere, before a body started here would be noticed: too late to start.
             replica.return_unstarted([(claim.fire.key, claim.fire.token) for claim in reply.claims])
             return
-        for claim in reply.claims:
-            known = replica.runs.get(claim.fire.key)
-            if known is None or known.token != claim.fire.token:
-                replica.start(claim, start_before)
+        replica.start([claim for claim in reply.claims if not replica.runs_already(claim)], start_before)

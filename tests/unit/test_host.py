@@ -13,14 +13,37 @@ import pytest
 from fencepost.errors import ConfigurationError
 from fencepost.execute import NotStarted
 from fencepost.fire import current_fire
-from fencepost.host import InlineHost, ThreadedHost
+from fencepost.host import InlineHost, Mailbox, ThreadedHost
 from fencepost.tasks import Task
 from tests.unit.apps.waiting import eventually
 
 
-def run_of(function, enter=lambda: None):
-    fire = SimpleNamespace(key="job@1", args={})
-    return SimpleNamespace(key="job@1", fire=fire, task=Task.of(function, "job"), enter=enter)
+class Body:
+    """What a host sees of a run; its end can be waited for."""
+
+    def __init__(self, function, enter=lambda: None):
+        self.key = "job@1"
+        self.fire = SimpleNamespace(key="job@1", args={})
+        self.task = Task.of(function, "job")
+        self.enter = enter
+        self.outlived = False
+        self.end = asyncio.get_running_loop().create_future()
+        self.replica = SimpleNamespace(worker=SimpleNamespace(wake=lambda: None))
+
+    def ended(self, error):
+        self.end.set_result(error)  # raises if it is told twice
+
+
+async def call(host, function, enter=lambda: None):
+    body = Body(function, enter)
+    host.begin([body])
+    return await asyncio.wait_for(body.end, 5)
+
+
+def begun(host, function):
+    body = Body(function)
+    host.begin([body])
+    return body
 
 
 @pytest.fixture
@@ -45,7 +68,7 @@ async def test_a_body_that_may_no_longer_start_is_not_called():
 
     for host in hosts():
         for function in (coroutine, lambda: called.append(1)):
-            assert isinstance(await host.call(run_of(function, refuse)), NotStarted)
+            assert isinstance(await call(host, function, refuse), NotStarted)
     assert not called
 
 
@@ -58,14 +81,14 @@ async def test_what_a_body_raises_reaches_the_caller():
 
     for host in hosts():
         for function in (plain, coroutine):
-            error = await host.call(run_of(function))
+            error = await call(host, function)
             assert isinstance(error, ValueError)
             assert str(error) == function.__name__
 
 
 async def test_functions_run_beside_each_other_up_to_the_slots(host):
     barrier = threading.Barrier(2, timeout=2)
-    await asyncio.gather(*(host.call(run_of(lambda: barrier.wait() and None)) for _ in range(2)))
+    assert await asyncio.gather(*(call(host, barrier.wait) for _ in range(2))) == [None, None]
 
 
 async def test_a_cancelled_coroutine_counts_as_running_until_it_has_ended(host):
@@ -79,45 +102,44 @@ async def test_a_cancelled_coroutine_counts_as_running_until_it_has_ended(host):
             await asyncio.sleep(0.1)
             log.append("ended")
 
-    call = asyncio.ensure_future(host.call(run_of(body)))
+    run = begun(host, body)
     await eventually(lambda: log)
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
+    host.cancel(run)
+    assert isinstance(await run.end, asyncio.CancelledError)
     assert log == ["begun", "ended"]
     assert host.detached == 0
 
 
 async def test_an_error_while_a_cancelled_coroutine_ends_is_told(host):
-    begun = []
+    log = []
 
     async def body():
-        begun.append(1)
+        log.append("begun")
         try:
             await asyncio.sleep(30)
         finally:
             raise ValueError("while ending")
 
-    call = asyncio.ensure_future(host.call(run_of(body)))
-    await eventually(lambda: begun)
-    call.cancel()
-    assert str(await call) == "while ending"
+    run = begun(host, body)
+    await eventually(lambda: log)
+    host.cancel(run)
+    assert str(await run.end) == "while ending"
 
 
 async def test_a_cancelled_thread_is_detached_until_it_returns(host):
-    begun, release = threading.Event(), threading.Event()
+    entered, release = threading.Event(), threading.Event()
 
     def body():
-        begun.set()
+        entered.set()
         release.wait(3)
         raise ValueError("nobody listens any more")
 
-    call = asyncio.ensure_future(host.call(run_of(body)))
-    await eventually(begun.is_set)
+    run = begun(host, body)
+    await eventually(entered.is_set)
     assert host.detached == 0
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
+    host.cancel(run)
+    host.cancel(run)  # told twice, detached once
+    assert isinstance(await run.end, asyncio.CancelledError)
     assert host.detached == 1
     release.set()
     await eventually(lambda: host.detached == 0)
@@ -125,11 +147,14 @@ async def test_a_cancelled_thread_is_detached_until_it_returns(host):
 
 async def test_a_thread_knows_its_fire_and_leaves_no_trace_of_it():
     host, seen = ThreadedHost(asyncio.get_running_loop(), slots=1), []
-    await host.call(run_of(lambda: seen.append(current_fire().key)))
-    leaked = await asyncio.get_running_loop().run_in_executor(host._threads, _current_or_none)
+    await call(host, lambda: seen.append(current_fire().key))
+    leaked = asyncio.get_running_loop().create_future()
+    host._threads.submit(
+        lambda: leaked.get_loop().call_soon_threadsafe(leaked.set_result, _current_or_none())
+    )
+    assert await leaked is None
     host.close()
     assert seen == ["job@1"]
-    assert leaked is None
     assert _current_or_none() is None
 
 
@@ -138,3 +163,41 @@ def _current_or_none():
         return current_fire()
     except ConfigurationError:
         return None
+
+
+async def test_calls_for_another_loop_are_all_taken_however_many_threads_put_them():
+    taken = []
+    mailbox = Mailbox(asyncio.get_running_loop())
+
+    def put():
+        for number in range(2_000):
+            mailbox.put(lambda number=number: taken.append(number))
+
+    threads = [threading.Thread(target=put) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    await eventually(lambda: len(taken) == 8_000)
+    assert sorted(taken) == sorted(list(range(2_000)) * 4)
+
+
+async def test_a_call_that_fails_does_not_keep_the_others_from_being_taken():
+    taken, failed = [], []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: failed.append(context["exception"]))
+    mailbox = Mailbox(loop)
+    mailbox.put(lambda: 1 / 0)
+    mailbox.put(lambda: taken.append(1))
+    await eventually(lambda: taken)
+    assert isinstance(failed[0], ZeroDivisionError)
+
+
+async def test_a_body_whose_loop_has_ended_is_told_to_have_failed():
+    gone = asyncio.new_event_loop()
+    gone.close()
+    host = ThreadedHost(gone, slots=1)
+
+    async def body():
+        raise AssertionError("nobody can run this")
+
+    for _ in range(2):
+        assert isinstance(await call(host, body), RuntimeError)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from datetime import datetime
+
+Wanted = Callable[[str], bool]
 
 
 class Agenda:
@@ -18,23 +21,23 @@ class Agenda:
             self._when[id] = when
             heapq.heappush(self._heap, (when, id))
 
-    def soonest(self) -> datetime | None:
-        self._drop_stale()
-        return self._heap[0][0] if self._heap else None
+    def soonest(self, wanted: Wanted | None = None) -> datetime | None:
+        found = self._first(1, None, wanted)
+        return self._when[found[0]] if found else None
 
-    def due(self, now: datetime, limit: int) -> list[tuple[datetime, str]]:
-        """Up to `limit` entries that are due, the earliest first. They stay until set again."""
-        found: dict[str, datetime] = {}
-        while len(found) < limit:
-            self._drop_stale()
-            if not self._heap or self._heap[0][0] > now:
-                break
-            when, id = heapq.heappop(self._heap)
-            found[id] = when  # what was set back to an earlier moment is on the heap twice
-        for id, when in found.items():
-            heapq.heappush(self._heap, (when, id))
-        return [(when, id) for id, when in found.items()]
+    def due(self, now: datetime, limit: int, wanted: Wanted | None = None) -> list[str]:
+        """Up to `limit` ids that are due, the earliest first. They stay until set again."""
+        return self._first(limit, now, wanted)
 
-    def _drop_stale(self) -> None:
-        while self._heap and self._when.get(self._heap[0][1]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
+    def _first(self, limit: int, now: datetime | None, wanted: Wanted | None) -> list[str]:
+        heap, found, seen = self._heap, list[str](), dict[str, datetime]()
+        while heap and len(found) < limit and (now is None or heap[0][0] <= now):
+            when, id = heapq.heappop(heap)
+            # What was set anew is stale here; what was set back to an earlier moment is on the heap twice.
+            if self._when.get(id) == when and id not in seen:
+                seen[id] = when
+                if wanted is None or wanted(id):
+                    found.append(id)
+        for id, when in seen.items():
+            heapq.heappush(heap, (when, id))
+        return found

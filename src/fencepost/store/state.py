@@ -7,8 +7,9 @@ and Redis are compared with.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import lru_cache
 
 from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord, State
 from fencepost.store.agenda import Agenda
@@ -36,8 +37,7 @@ class StoreState(Operations):
         """By replica."""
         self._final: list[tuple[datetime, str]] = []
         """A heap of (finished at, key), with entries that have been overtaken."""
-        self._looks: dict[tuple[str, str], Agenda] = {}
-        """By (target, execute_on)."""
+        self._looks = Agenda()
         self._plans = Agenda()
 
     # --- jobs -----------------------------------------------------------------------------------------
@@ -49,24 +49,28 @@ class StoreState(Operations):
         return [r for r in self.jobs_by_id.values() if target is None or r.job.target == target]
 
     def put_job_row(self, record: JobRecord, look_at: datetime | None, plan_at: datetime | None) -> None:
-        before = self.jobs_by_id.get(record.id)
-        if before is not None and _agenda_key(before) != _agenda_key(record):
-            self._looks[_agenda_key(before)].set(record.id, None)
         self.jobs_by_id[record.id] = record
         self.targets.setdefault(record.job.target, TargetRecord(record.job.target))
-        self._looks.setdefault(_agenda_key(record), Agenda()).set(record.id, look_at)
+        self._looks.set(record.id, look_at)
         self._plans.set(record.id, plan_at)
 
     def due_looks(self, now: datetime, replica: ReplicaRecord, leads: bool, limit: int) -> list[str]:
-        found = [entry for agenda in self._agendas(replica, leads) for entry in agenda.due(now, limit)]
-        return [job_id for _, job_id in sorted(found)[:limit]]
+        return self._looks.due(now, limit, self._may_run(replica, leads))
 
     def soonest_look(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
-        looks = (agenda.soonest() for agenda in self._agendas(replica, leads))
-        return min((look for look in looks if look), default=None)
+        return self._looks.soonest(self._may_run(replica, leads) if replica else None)
+
+    def _may_run(self, replica: ReplicaRecord, leads: bool) -> Callable[[str], bool]:
+        known = _set_of(replica.targets)
+
+        def may_run(id: str) -> bool:
+            job = self.jobs_by_id[id].job
+            return job.target in known and (leads or job.execute_on == "any")
+
+        return may_run
 
     def due_plans(self, until: datetime, limit: int) -> list[str]:
-        return [job_id for _, job_id in self._plans.due(until, limit)]
+        return self._plans.due(until, limit)
 
     def soonest_plan(self) -> datetime | None:
         return self._plans.soonest()
@@ -76,13 +80,6 @@ class StoreState(Operations):
 
     def events_of(self, job_id: str) -> Sequence[JobEvent]:
         return self.events.get(job_id, ())
-
-    def _agendas(self, replica: ReplicaRecord | None, leads: bool) -> list[Agenda]:
-        if replica is None:
-            return list(self._looks.values())
-        kinds = ("any", "leader") if leads else ("any",)
-        keys = ((target, kind) for target in replica.targets for kind in kinds)
-        return [self._looks[key] for key in keys if key in self._looks]
 
     # --- targets --------------------------------------------------------------------------------------
 
@@ -174,8 +171,9 @@ class StoreState(Operations):
         self.replicas.pop(id, None)
 
 
-def _agenda_key(record: JobRecord) -> tuple[str, str]:
-    return record.job.target, record.job.execute_on
+@lru_cache(maxsize=16)
+def _set_of(targets: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(targets)
 
 
 def by_due(fire: FireRecord) -> tuple[datetime, str]:
