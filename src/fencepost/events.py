@@ -32,6 +32,7 @@ OTHER_EVENTS = (
     "replica.expired",
     "store.degraded",
     "store.recovered",
+    "store.lost_data",
     "job.refused",
 )
 

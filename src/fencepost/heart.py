@@ -32,6 +32,7 @@ class Heart(Service):
             targets=replica.registry.names if self._joining or replica.targets_changed else None,
             draining=replica.draining,
             campaign=None if replica.draining else replica.leadership.campaign(replica.evidence),
+            seen=replica.testimony.seen,
         )
         replica.targets_changed = False
         try:
@@ -66,6 +67,7 @@ class Heart(Service):
         elif pulse.known and self._joining:
             replica.joined()
         self._joining = not pulse.known
+        replica.learn_era(pulse)
         self._learn_leader(pulse, sent)
         held = {claim.key: claim for claim in pulse.held}
         for run in list(replica.runs.values()):

@@ -73,6 +73,7 @@ class Reason(StrEnum):
     UNKNOWN_TASK = "no replica knew the task"
     REMOVED = "job removed"
     REPLICA_DIED = "its replica died in mid-run"
+    DATA_LOSS = "the store lost data"
     CRASHED = "crashed too often"
     TIMED_OUT = "timed out"
     RAISED = "raised an exception"
@@ -419,8 +420,27 @@ class ReplicaRecord:
     beat_no: int = 0
     claim_no: int = 0
     """Number of the last claim attempt decided for it."""
+    steps: int = 0
+    """What the store has done for it. If it was told of more than that, the store has lost something."""
     targets: tuple[str, ...] = ()
     draining: bool = False
+
+
+@dataclass(frozen=True)
+class Era:
+    """Which history of the store this is (`docs/decisions/0016-data-loss.md`)."""
+
+    incarnation: int = 0
+    """Tokens of a later one outrank all of an earlier one."""
+    standing: Literal["settled", "restarted", "lost"] = "settled"
+    """Settled: somebody claims in it. Before that it is open to doubt, because the server restarted, or because
+    the store is known to have lost something."""
+    lost_through: datetime | None = None
+    """What was due by then may have run in a history that is gone."""
+
+    @property
+    def first_token(self) -> int:
+        return self.incarnation << 40
 
 
 @dataclass(frozen=True)
@@ -433,3 +453,4 @@ class Lease:
     ttl: float = 0.0
     heartbeat: float = 0.0
     expires: float = 0.0
+    era: Era = Era()

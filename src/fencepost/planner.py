@@ -39,7 +39,7 @@ class Planner(Service):
         plans = []
         for record in due.jobs:
             try:
-                plan = expand(record, due.now, horizon, due.unknown.get(record.job.target, ()))
+                plan = expand(record, due.now, horizon, due.gaps_of(record))
             except Exception:
                 # One broken calendar must not keep the others from being planned.
                 log.exception("the calendar of job %s cannot be expanded here", record.id)

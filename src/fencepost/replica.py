@@ -30,8 +30,9 @@ from fencepost.planner import Planner
 from fencepost.service import Service
 from fencepost.settings import Settings
 from fencepost.settler import Settler
-from fencepost.store.base import Claim, Evidence, GiveBack, PutJob, RetryLater, Settle, Store, Update
+from fencepost.store.base import Claim, Evidence, GiveBack, Pulse, PutJob, RetryLater, Settle, Store, Update
 from fencepost.tasks import Registry
+from fencepost.testimony import Testimony
 from fencepost.watcher import Watcher
 from fencepost.worker import Worker
 
@@ -84,6 +85,7 @@ class Replica:
         self.is_ready = False
         self.targets_changed = False
         self._undeclared = list(jobs)
+        self._declared: list[Job] = []
         self._degraded = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = asyncio.Event()
@@ -92,6 +94,7 @@ class Replica:
         self.leadership = Leadership(
             self.id, settings.leader_ttl.total_seconds(), settings.heartbeat.total_seconds()
         )
+        self.testimony = Testimony(settings.run_ttl.total_seconds())
         self.heart = Heart(self)
         self.declarer = Declarer(self)
         self.planner = Planner(self)
@@ -225,6 +228,12 @@ class Replica:
         """The term this replica may act as the leader in, now."""
         return None if self.draining else self.leadership.term(self.clock.steady())
 
+    def learn_era(self, pulse: Pulse) -> None:
+        if self.testimony.learn(pulse.leader, pulse.steps, self.clock.steady()):
+            self.tell("store.lost_data", detail=f"incarnation {pulse.leader.era.incarnation}")
+            declared, self._declared = self._declared, []
+            self.declare(declared)
+
     def joined(self) -> None:
         self.tell("replica.joined")
         self.wake_all()
@@ -250,6 +259,7 @@ class Replica:
                 if put.refused:
                     self.tell("job.refused", detail=f"{put.job_id}: {put.outcome}")
             del self._undeclared[: len(batch)]
+            self._declared += batch
             wrote = True
         return wrote
 

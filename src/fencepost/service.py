@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("fencepost")
 
-LONGEST_WAIT = 3600.0
-
 
 class Service(ABC):
     """One loop of a replica.
@@ -27,6 +25,8 @@ class Service(ABC):
 
     shortest = 0.005
     """Seconds between two steps, however often it is woken."""
+    longest = 3600.0
+    """Seconds between two steps, if nobody wakes it. A precaution."""
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -56,7 +56,7 @@ class Service(ABC):
             delay = await self._guarded_step()
             await asyncio.sleep(self.shortest)
             if not self._woken and not self._stopping:
-                await self._pause(LONGEST_WAIT if delay is None else max(0.0, delay - self.shortest))
+                await self._pause(self.longest if delay is None else max(0.0, delay - self.shortest))
 
     async def _guarded_step(self) -> float | None:
         try:

@@ -45,6 +45,7 @@ class Settler(Service):
             del self._reports[report.key]
         # Progress goes first: a settle in the same batch ends the run it speaks of.
         reply = await replica.store.update_claims(replica.id, [*reports, *(update for update, _ in batch)])
+        replica.testimony.told(reply.steps)
         for (_, answer), accepted in zip(batch, reply.accepted[len(reports) :], strict=True):
             self._outbox.popleft()
             answer(accepted)

@@ -29,12 +29,16 @@ class Worker(Service):
 
     async def step(self) -> float | None:
         replica = self.replica
+        wait = replica.testimony.wait(replica.clock.steady())
+        if wait and self._open is None:
+            return wait
         attempt = self._open or self._next_attempt()
         if attempt is None:
             return None
         self._open = attempt
         reply = await replica.store.claim_fires(attempt.request)
         self._open = None
+        replica.testimony.told(reply.steps)
         self._take(attempt, reply)
         self.concluded = attempt.request.number
         if replica.room() == 0:
@@ -55,7 +59,8 @@ class Worker(Service):
             return None
         # With no room the leader still asks, for none: somebody must decide what is late meanwhile.
         self.last_number += 1
-        request = ClaimRequest(replica.id, self.last_number, room, term)
+        incarnation = replica.testimony.seen.incarnation
+        request = ClaimRequest(replica.id, self.last_number, room, term, incarnation)
         return OpenAttempt(request, replica.clock.steady())
 
     def _take(self, attempt: OpenAttempt, reply: Claimed) -> None:

@@ -27,7 +27,7 @@ from fencepost.store.memory import MemoryStore
 from fencepost.testing.comparison import Mismatch, compare, differences
 from fencepost.testing.conformance import NOON, HandClock, Harness, StoreConformance
 
-SEEDS = 20
+SEEDS = 40
 STEPS = 200
 
 NOT_DECIDED_HERE = {Reason.TIMED_OUT, Reason.RAISED, Reason.DRAIN_LIMIT}
@@ -50,7 +50,8 @@ async def test_the_memory_store_agrees_with_the_model_and_everything_is_reached(
     assert {state.value for state in State} <= {key.partition(":")[0] for key in tally}
     for outcome in ("created", "changed", "unchanged", "exists", "older revision", "flip back"):
         assert tally[outcome], outcome
-    for event in ("plan refused", "stretch", "swept", "accepted", "refused", "pruned", "step back", "active"):
+    events = ("plan refused", "stretch", "swept", "accepted", "refused", "pruned", "step back", "active")
+    for event in (*events, "data loss"):
         assert tally[event], event
 
 
@@ -161,7 +162,7 @@ def row_of(**fields: Any) -> FireRecord:
             row_of(state="lost"),
             "reply.state is 'lost', not <State.LOST: 'lost'>",
         ),
-        (Claimed(), None, "reply is None, not Claimed(claims=(), closed=(), wake_in=None)"),
+        (Claimed(), None, "reply is None, not Claimed(claims=(), closed=(), wake_in=None, steps=0)"),
     ],
 )
 def test_what_counts_as_a_difference(expected: object, answered: object, difference: str | None) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from fencepost.model import FireRecord, Gap, Job, JobEvent, JobRecord, Json, Lease, ReplicaRecord, State
@@ -42,6 +42,15 @@ class Campaign:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """The highest a replica has been told. A store that has less than that has lost it."""
+
+    incarnation: int = 0
+    term: int = 0
+    steps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Beat:
     """One heartbeat: renews presence and with it every claim of this replica; campaigns for leadership.
 
@@ -64,6 +73,7 @@ class Beat:
     draining: bool = False
     """It stops claiming and hands leadership over now."""
     campaign: Campaign | None = None
+    seen: Seen = Seen()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +94,7 @@ class Pulse:
     known: bool
     leader: Lease
     held: tuple[Held, ...] = ()
+    steps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +177,15 @@ class DueJobs:
     soonest: datetime | None
     unknown: Mapping[str, tuple[Gap, ...]] = field(default_factory=dict)
     """By target: stretches in which no replica knew it."""
+    lost_through: datetime | None = None
+    """What was due by then may have run before the store lost its data."""
+
+    def gaps_of(self, record: JobRecord) -> tuple[Gap, ...]:
+        """Stretches whose fires share a fate, apart from the job's own pauses."""
+        unknown = self.unknown.get(record.job.target, ())
+        if self.lost_through is None or record.job.after_crash == "rerun":
+            return unknown
+        return (*unknown, Gap(record.created_at, self.lost_through + timedelta(microseconds=1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +242,8 @@ class ClaimRequest:
     room: int
     term: int | None = None
     """The caller's term if it believes to lead; fires with `execute_on="leader"` need it to be current."""
+    incarnation: int = 0
+    """Of the store, as the caller knows it. If it is another one the caller must wait first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +261,7 @@ class Claimed:
     """Rows this decision closed without a start."""
     wake_in: float | None = None
     """Seconds until something will be due for this replica; None: nothing is planned."""
+    steps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +308,7 @@ class Updated:
     """One per update. False: its token is not current; the run is fenced out and its result refused."""
     due: bool = False
     """Something is due for this replica now, perhaps because a run ended."""
+    steps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +329,9 @@ class Store(ABC):
 
     remembers_empty_claims: bool = True
     """Whether a claim that found nothing is written down, and so counts as a sign of life."""
+
+    may_lose_writes: bool = True
+    """Whether it may come up again without something it has acknowledged. Then updates are counted, too."""
 
     evidence_every: float | None = None
     """Seconds between two looks for evidence; None: there is never any."""

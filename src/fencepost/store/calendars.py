@@ -170,7 +170,7 @@ class Calendars(Ledger):
         self.preload(at.wall, jobs=due)
         found = [self._job(id) for id in due]
         gaps = {record.job.target: self.target(record.job.target).gaps for record in found}
-        return DueJobs(at.wall, tuple(found), self.soonest_plan(), gaps)
+        return DueJobs(at.wall, tuple(found), self.soonest_plan(), gaps, self.leader.era.lost_through)
 
     def plan_fires(self, at: Moment, plans: Sequence[Plan]) -> tuple[bool, ...]:
         self.preload(at.wall, jobs=[plan.job_id for plan in plans])

@@ -27,6 +27,8 @@ class JobView:
     """Whether a run's renewal is overdue: it may be dead, so nothing is skipped on its account."""
     unknown: Sequence[Gap] = ()
     """When no replica knew the job's task."""
+    lost_through: datetime | None = None
+    """Up to when fires may have run that the store has forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +67,17 @@ def decide(view: JobView, now: datetime, room: int) -> Decision:
 
 
 def _outside_gaps(view: JobView, decision: Decision) -> list[FireRecord]:
-    """Close what fell due while the job was paused, or its task unknown to every replica."""
+    """Close what fell due while the job was paused, or its task unknown to every replica, or what may have run
+    in a history that the store has lost."""
     kept = []
     for fire in view.due:
-        if not fire.scheduled or fire.state is State.QUEUED:
-            kept.append(fire)
-        elif view.record.paused_at(fire.due_at):
+        fresh = fire.scheduled and fire.state is State.PENDING
+        if fresh and view.record.paused_at(fire.due_at):
             decision.close(fire, State.SKIPPED, Reason.PAUSED)
-        elif any(gap.covers(fire.due_at) for gap in view.unknown):
+        elif fresh and any(gap.covers(fire.due_at) for gap in view.unknown):
             decision.close(fire, State.MISSED, Reason.UNKNOWN_TASK)
+        elif view.lost_through is not None and fire.due_at <= view.lost_through:
+            decision.close(fire, State.LOST, Reason.DATA_LOSS)
         else:
             kept.append(fire)
     return kept

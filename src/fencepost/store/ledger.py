@@ -21,7 +21,7 @@ class Ledger(Rows):
     # --- how fires end --------------------------------------------------------------------------------
 
     def _finish(self, at: Moment, fire: FireRecord, state: State, reason: str | None) -> FireRecord:
-        fire = changed(fire, state=state, reason=reason, finished_at=at.wall, not_before=None)
+        fire = finished(at, fire, state, reason)
         self.put_fire(fire)
         self._keep(at, self._job(fire.job_id))
         return fire
@@ -101,7 +101,8 @@ class Ledger(Rows):
         due = self.due_fires(record.id, at.wall)
         active = self.active_fires(record.id)
         overdue = any(fire.state is State.RUNNING and self._overdue(at, fire.replica) for fire in active)
-        return JobView(record, due, active, overdue, self.target(record.job.target).gaps)
+        lost_through = self.leader.era.lost_through if record.job.after_crash == "record" else None
+        return JobView(record, due, active, overdue, self.target(record.job.target).gaps, lost_through)
 
     def _overdue(self, at: Moment, replica: str | None) -> bool:
         presence = self.replica(replica) if replica else None
@@ -111,6 +112,10 @@ class Ledger(Rows):
         record = self.job(id)
         assert record is not None, "a fire's job is never forgotten"
         return record
+
+
+def finished(at: Moment, fire: FireRecord, state: State, reason: str | None) -> FireRecord:
+    return changed(fire, state=state, reason=reason, finished_at=at.wall, not_before=None)
 
 
 def _unless_held(fire: FireRecord, when: datetime, pause: Gap | None) -> list[datetime]:

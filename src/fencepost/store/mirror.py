@@ -107,6 +107,7 @@ class LocalMirror(Mirror):
     and what may block runs whole on one thread of its own."""
 
     evidence_every = 0.2
+    may_lose_writes = False
 
     def __init__(self, beacons: Beacons, hint: Hint) -> None:
         self._beacons = beacons

@@ -8,11 +8,12 @@ Safety lives in the fire's row and its token; leadership only saves work.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 
 from fencepost.clock import Moment
-from fencepost.model import FireRecord, JobRecord, Lease, Reason, ReplicaRecord, State, changed
+from fencepost.model import Era, FireRecord, JobRecord, Lease, Reason, ReplicaRecord, State, changed
 from fencepost.store.base import (
     Added,
     Beat,
@@ -27,6 +28,7 @@ from fencepost.store.base import (
     Report,
     RetryLater,
     Roster,
+    Seen,
     Settle,
     Suspect,
     Swept,
@@ -35,8 +37,9 @@ from fencepost.store.base import (
 )
 from fencepost.store.calendars import Calendars
 from fencepost.store.decide import Closing, decide
-from fencepost.store.ledger import later
-from fencepost.store.rules import LOOK_AGAIN, MANUAL_QUEUE_LIMIT, is_dead, may_take_over
+from fencepost.store.ledger import finished, later
+from fencepost.store.rows import Plain
+from fencepost.store.rules import LOOK_AGAIN, MANUAL_QUEUE_LIMIT, has_lost_data, is_dead, may_take_over
 
 MOST_JOBS = 1000
 """Jobs one claim decides at the most."""
@@ -46,11 +49,14 @@ class Operations(Calendars):
     remembers_empty_claims = True
     """Whether a claim that found nothing is written down. A message that can be delayed, and so arrive twice,
     makes that necessary; where there is no network it would only cost a commit."""
+    may_lose_writes = True
 
     # --- presence and leadership ------------------------------------------------------------------
 
     def heartbeat(self, at: Moment, beat: Beat) -> Pulse:
         known = self.replica(beat.replica)
+        if has_lost_data(self.leader, known, beat.seen):
+            self._begin_anew(at, beat.seen)
         if known is None and not beat.joining:
             return Pulse(at.wall, False, self.leader)
         if known is None:
@@ -68,33 +74,34 @@ class Operations(Calendars):
             self.put_replica(known)
             self.hinted = True  # the leader watches only those it has heard of
         if beat.number > known.beat_no:
-            self._renew(at, known, beat)
+            known = self._renew(at, known, beat)
         held = tuple(
             Held(fire.key, fire.token, fire.claim_no, fire.cancel_requested)
             for fire in self.running_of(beat.replica)
         )
-        return Pulse(at.wall, True, self.leader, held)
+        return Pulse(at.wall, True, self.leader, held, known.steps)
 
-    def _renew(self, at: Moment, known: ReplicaRecord, beat: Beat) -> None:
+    def _renew(self, at: Moment, known: ReplicaRecord, beat: Beat) -> ReplicaRecord:
         targets = known.targets if beat.targets is None else tuple(sorted(set(beat.targets)))
-        self.put_replica(
-            changed(
-                known,
-                expires=at.steady + beat.ttl,
-                ttl=beat.ttl,
-                heartbeat=beat.heartbeat,
-                renewals=known.renewals + 1,
-                beat_no=beat.number,
-                targets=targets,
-                draining=beat.draining,
-            )
+        renewed = changed(
+            known,
+            expires=at.steady + beat.ttl,
+            ttl=beat.ttl,
+            heartbeat=beat.heartbeat,
+            renewals=known.renewals + 1,
+            beat_no=beat.number,
+            steps=max(known.steps, beat.seen.steps) + 1,
+            targets=targets,
+            draining=beat.draining,
         )
+        self.put_replica(renewed)
         if targets != known.targets:
             self._adopt(at, targets)
         if beat.draining:
             self._resign(known.id)
         elif beat.campaign is not None:
             self._campaign(at, known.id, beat.heartbeat, beat.campaign)
+        return renewed
 
     def _campaign(self, at: Moment, replica: str, heartbeat: float, campaign: Campaign) -> None:
         lease = self.leader
@@ -104,7 +111,8 @@ class Operations(Calendars):
             term, renewals = lease.term + 1, 0
         else:
             return
-        self.leader = Lease(replica, term, renewals, campaign.ttl, heartbeat, at.steady + campaign.ttl)
+        expires = at.steady + campaign.ttl
+        self.leader = Lease(replica, term, renewals, campaign.ttl, heartbeat, expires, lease.era)
 
     def _resign(self, replica: str) -> None:
         if self.leader.holder == replica:
@@ -138,14 +146,14 @@ class Operations(Calendars):
             self.hinted = True
         return Swept(self.roster(at), tuple(expired), tuple(settled))
 
-    def _crash(self, at: Moment, fire: FireRecord) -> FireRecord:
+    def _crash(self, at: Moment, fire: FireRecord, died: Reason = Reason.REPLICA_DIED) -> FireRecord:
         """Its replica is dead. Whether the body ran is unknowable: record it, or run it again if so asked."""
         job = self._job(fire.job_id).job
         fire = changed(fire.ended(at.wall, "lost"), crashes=fire.crashes + 1)
         if job.after_crash == "rerun" and fire.crashes < job.crash_attempts and not fire.cancel_requested:
             return self._wait_again(at, fire, at.wall)
         worn_out = job.after_crash == "rerun" and fire.crashes >= job.crash_attempts
-        reason = Reason.CRASHED if worn_out else Reason.REPLICA_DIED
+        reason = Reason.CRASHED if worn_out else died
         return self._finish(at, fire, State.LOST, reason)
 
     def _leads(self, replica: str, term: int | None) -> bool:
@@ -159,6 +167,31 @@ class Operations(Calendars):
             self.drop_replica(replica.id)
         self.leader = changed(self.leader, holder=None)
         return tuple(settled)
+
+    # --- when acknowledged writes may be gone ---------------------------------------------------------
+
+    def restarted(self, at: Moment) -> None:
+        """The server has started anew and may have lost what it acknowledged: nothing is claimed until the
+        replicas could say what they have seen."""
+        era = self.leader.era
+        self.leader = changed(
+            self.leader, era=changed(era, incarnation=era.incarnation + 1, standing="restarted")
+        )
+
+    def _begin_anew(self, at: Moment, seen: Seen) -> None:
+        """Something was lost. Which fires have run meanwhile nobody can say, so what is undecided up to now is
+        taken for run, unless it may run twice. Old tokens and terms are outranked."""
+        lease = self.leader
+        incarnation = max(lease.era.incarnation, seen.incarnation) + 1
+        era = Era(incarnation, "lost", lost_through=max(at.wall, lease.era.lost_through or at.wall))
+        self.leader = changed(lease, holder=None, term=max(lease.term, seen.term), era=era)
+        for record in list(self.every_job()):
+            for fire in self.active_fires(record.id):
+                if fire.state is State.RUNNING:
+                    self._crash(at, fire, Reason.DATA_LOSS)
+                elif record.job.after_crash == "record":
+                    self._finish(at, fire, State.LOST, Reason.DATA_LOSS)
+        self.hinted = True
 
     # --- fires and claims -----------------------------------------------------------------------------
 
@@ -188,33 +221,46 @@ class Operations(Calendars):
         same claims; a lower number is a message from the past and gets nothing. Without this a lost reply
         would leave fires claimed by a live replica that never heard of them.
         """
-        replica = self.replica(request.replica)
-        if replica is None or request.number < replica.claim_no:
+        replica, era = self.replica(request.replica), self.leader.era
+        if replica is None or request.number < replica.claim_no or request.incarnation != era.incarnation:
             return Claimed()
         if request.number == replica.claim_no:
             mine = [f for f in self.running_of(replica.id) if f.claim_no == request.number]
-            return Claimed(tuple(Claim(fire, self._job(fire.job_id).job) for fire in mine), wake_in=0.0)
+            again = tuple(Claim(fire, self._job(fire.job_id).job) for fire in mine)
+            return Claimed(again, wake_in=0.0, steps=replica.steps)
+        if era.standing != "settled":
+            self.leader = changed(self.leader, era=changed(era, standing="settled"))
         leads = self._leads(request.replica, request.term)
-        # Costs follow what can be claimed: not many more jobs are looked at than there is room for.
-        due = self._due_for(at, replica, leads, max(50, 2 * request.room) if request.room else MOST_JOBS)
+        # Costs follow what can be claimed: hardly more jobs are looked at than there is room for.
+        due = self._due_for(at, replica, leads, max(20, request.room) if request.room else MOST_JOBS)
         if not due and not self.remembers_empty_claims:
-            return Claimed(wake_in=self._wake_in(at, replica, leads))
+            return Claimed(wake_in=self._wake_in(at, replica, leads), steps=replica.steps)
         # A claim is a sign of life: what it hands out is held for a whole TTL from now.
         replica = changed(
             replica,
             claim_no=request.number,
             renewals=replica.renewals + 1,
+            steps=replica.steps + 1,
             expires=at.steady + replica.ttl,
         )
         self.put_replica(replica)
         claims: list[Claim] = []
         closed: list[FireRecord] = []
-        self.preload(at.wall, jobs=due)
+        plain = self.plain_due(at.wall, due) if request.room and era.lost_through is None else {}
+        self.preload(at.wall, jobs=[id for id in due if id not in plain])
+        plainly: list[Plain] = []
         for job_id in due:
             if len(claims) >= request.room > 0:
                 break
-            self._decide_job(at, replica, self._job(job_id), request.room - len(claims), claims, closed)
-        return Claimed(tuple(claims), tuple(closed), self._wake_in(at, replica, leads))
+            if job_id in plain:
+                record, fire = self._claimed(at, plain[job_id].record, plain[job_id].fire, replica)
+                plainly.append(Plain(record, fire, plain[job_id].next_at))
+                claims.append(Claim(fire, record.job))
+            else:
+                self._decide_job(at, replica, self._job(job_id), request.room - len(claims), claims, closed)
+        if plainly:
+            self.put_plain_claims(plainly)
+        return Claimed(tuple(claims), tuple(closed), self._wake_in(at, replica, leads), replica.steps)
 
     def _decide_job(
         self,
@@ -233,15 +279,16 @@ class Operations(Calendars):
         for fire in decision.queued:
             self.put_fire(changed(fire, state=State.QUEUED))
         for fire in decision.claims:
-            record, claimed = self._claim(at, record, fire, replica)
+            record, claimed = self._claimed(at, record, fire, replica)
+            self.put_fire(claimed)
             claims.append(Claim(claimed, record.job))
         closed += [fire for fire in (self.fire(key) for key in rows) if fire]
         self._keep(at, record, LOOK_AGAIN if decision.contended else None)
 
-    def _claim(
+    def _claimed(
         self, at: Moment, record: JobRecord, fire: FireRecord, replica: ReplicaRecord
     ) -> tuple[JobRecord, FireRecord]:
-        token = record.token + 1
+        token = max(record.token, self.leader.era.first_token) + 1
         fire = changed(
             fire,
             state=State.RUNNING,
@@ -252,16 +299,35 @@ class Operations(Calendars):
             not_before=None,
             started_at=at.wall,
         )
-        self.put_fire(fire)
         decided = later(record, fire.due_at) if fire.scheduled else record.decided_through
         return changed(record, token=token, decided_through=decided), fire
 
     def update_claims(self, at: Moment, replica: str, updates: Sequence[Update]) -> Updated:
-        self.preload(at.wall, fires=[update.key for update in updates])
-        accepted = tuple(self._update(at, update) for update in updates)
+        plainly = self._settle_plainly(at, updates)
+        self.preload(at.wall, fires=[update.key for update in updates if update.key not in plainly])
+        accepted = tuple(update.key in plainly or self._update(at, update) for update in updates)
         presence, leads = self.replica(replica), self.leader.holder == replica
-        due = presence is not None and bool(self._due_for(at, presence, leads, limit=1))
-        return Updated(accepted, due)
+        if presence is None:
+            return Updated(accepted)
+        if self.may_lose_writes and any(accepted):
+            presence = changed(presence, steps=presence.steps + 1)
+            self.put_replica(presence)
+        due = bool(self._due_for(at, presence, leads, limit=1))
+        return Updated(accepted, due, presence.steps)
+
+    def _settle_plainly(self, at: Moment, updates: Sequence[Update]) -> set[str]:
+        """Settle in bulk what can be; the keys of those settled."""
+        times = Counter(update.key for update in updates)
+        settles = [each for each in updates if isinstance(each, Settle) and times[each.key] == 1]
+        running = self.plain_running([each.key for each in settles])
+        ends = [
+            _settled(at, running[settle.key], settle)
+            for settle in settles
+            if settle.key in running and running[settle.key].token == settle.token
+        ]
+        if ends:
+            self.put_plain_ends(ends)
+        return {fire.key for fire in ends}
 
     def _update(self, at: Moment, update: Update) -> bool:
         """Compare and set on the token: only the current one may report, settle or give back. A settle
@@ -283,8 +349,8 @@ class Operations(Calendars):
             )
             return True
         if isinstance(update, Settle):
-            ended = changed(fire.ended(at.wall, _outcome(update), update.error), settled=update.token)
-            self._finish(at, ended, update.state, update.reason)
+            self.put_fire(_settled(at, fire, update))
+            self._keep(at, self._job(fire.job_id))
         elif isinstance(update, RetryLater):
             ended = fire.ended(at.wall, _outcome(update), update.error)
             self._wait_again(at, ended, at.wall + timedelta(seconds=update.delay), settled=update.token)
@@ -315,6 +381,11 @@ class Operations(Calendars):
     def _wake_in(self, at: Moment, replica: ReplicaRecord, leads: bool) -> float | None:
         soonest = self.soonest_look(replica, leads)
         return None if soonest is None else max(0.0, (soonest - at.wall).total_seconds())
+
+
+def _settled(at: Moment, fire: FireRecord, settle: Settle) -> FireRecord:
+    ended = fire.ended(at.wall, _outcome(settle), settle.error)
+    return changed(finished(at, ended, settle.state, settle.reason), settled=settle.token)
 
 
 def _outcome(update: Settle | RetryLater | GiveBack) -> str:

@@ -7,7 +7,7 @@ decides in memory and in a database. Each method acts inside the one atomic step
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -28,6 +28,16 @@ class TargetRecord:
     """Past stretches in which it was orphaned."""
 
 
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A job with one fire due, in time, scheduled, and nothing else that could matter: it is simply claimed."""
+
+    record: JobRecord
+    fire: FireRecord
+    next_at: datetime | None
+    """When the job's next fire is due."""
+
+
 class Rows(ABC):
     hinted = False
     """Set by a step after which somebody may have something to do earlier than they know."""
@@ -35,6 +45,24 @@ class Rows(ABC):
     def preload(self, now: datetime, jobs: Sequence[str] = (), fires: Sequence[str] = ()) -> None:
         """The jobs with these ids, and those of the fires with these keys, are about to be asked for."""
         return
+
+    # The plain case, which nearly all fires are. A store that can tell it apart cheaply claims and ends such fires in
+    # bulk; the outcome is the same as if each were decided with care.
+
+    def plain_due(self, now: datetime, job_ids: Sequence[str]) -> Mapping[str, Plain]:
+        """Those of the jobs that are plain."""
+        return {}
+
+    def put_plain_claims(self, claims: Sequence[Plain]) -> None:
+        """With the job and the fire as they are when claimed."""
+        raise NotImplementedError
+
+    def plain_running(self, keys: Sequence[str]) -> Mapping[str, FireRecord]:
+        """Those of the fires that run, and whose end changes nothing for their job."""
+        return {}
+
+    def put_plain_ends(self, fires: Sequence[FireRecord]) -> None:
+        raise NotImplementedError
 
     # Jobs. With each go two moments: when its fires must next be decided, when its calendar be expanded.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
 from fencepost.clock import Moment
-from fencepost.model import JobEvent, JobRecord, Lease, ReplicaRecord
-from fencepost.store.base import PutJob, Suspect, Watched
+from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Lease, ReplicaRecord
+from fencepost.store.base import PutJob, Seen, Suspect, Watched
 
 ORPHANED_AFTER = timedelta(hours=1)
 """A job whose task no live replica has known for so long is kept and shown, but not planned."""
@@ -43,6 +43,34 @@ def is_dead(at: Moment, replica: ReplicaRecord, suspect: Suspect) -> bool:
         return False
     expired = replica.expires <= at.steady
     return suspect.seconds >= OBSERVED * (replica.heartbeat if expired else replica.ttl)
+
+
+def has_lost_data(lease: Lease, replica: ReplicaRecord | None, seen: Seen) -> bool:
+    """Whether a replica was told of more than the store knows. What was told in an older incarnation counts as
+    long as there is doubt about the present one; then a replica never heard of is itself a sign."""
+    era = lease.era
+    if seen.incarnation > era.incarnation:
+        return True
+    if seen.incarnation < era.incarnation and era.standing != "restarted":
+        return False
+    if replica is None:
+        return seen.steps > 0 and era.standing == "restarted" and seen.incarnation < era.incarnation
+    return seen.term > lease.term or seen.steps > replica.steps
+
+
+def is_plain(
+    record: JobRecord, absences: Sequence[Gap], look_at: datetime | None, undecided: Iterable[FireRecord]
+) -> bool:
+    """Whether a fire of this job that falls due alone, and is found in time, is simply claimed, and its end changes
+    nothing for the job: no pause or absence of its task reaches beyond what has been decided, and no undecided fire
+    is held back beyond its time, so that the end of a run might let it go."""
+    decided = record.decided_through
+    gaps = (*record.pauses, *absences)
+    return (
+        record.removed_at is None
+        and all(gap.until is not None and decided is not None and gap.until <= decided for gap in gaps)
+        and all(look_at is not None and fire.due_at >= look_at for fire in undecided)
+    )
 
 
 Outcome = Literal["created", "changed", "unchanged", "exists", "older revision", "flip back"]

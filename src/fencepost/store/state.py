@@ -124,6 +124,10 @@ class StoreState(Operations):
         opened = self._open.get(job_id, {}).values()
         return sorted((fire for fire in opened if fire.due_at <= now), key=by_due)
 
+    def open_fires(self, job_id: str) -> Iterable[FireRecord]:
+        """Pending and queued ones, as far as they are here."""
+        return self._open.get(job_id, {}).values()
+
     def next_planned(self, job_id: str, now: datetime) -> datetime | None:
         opened = self._open.get(job_id, {}).values()
         return min((fire.due_at for fire in opened if fire.due_at > now), default=None)

@@ -34,6 +34,7 @@ from fencepost.store.base import (
     Report,
     RetryLater,
     Roster,
+    Seen,
     Settle,
     Suspect,
     Update,
@@ -70,6 +71,7 @@ class Comparison:
         self.chance = random.Random(seed)
         self.model = StoreState()
         self.model.remembers_empty_claims = harness.store.remembers_empty_claims
+        self.model.may_lose_writes = harness.store.may_lose_writes
         self.tally: Counter[str] = Counter()
         self.operations: list[str] = []
         self._beats: Counter[str] = Counter()
@@ -83,7 +85,7 @@ class Comparison:
     async def run(self, steps: int) -> Counter[str]:
         for replica in REPLICAS:
             await self._join(replica)
-        moves: dict[Callable[[], Awaitable[Any]], int] = {
+        moves: dict[Callable[[], Awaitable[Any]], float] = {
             self._advance: 20,
             self._beat: 12,
             self._join_again: 2,
@@ -99,7 +101,12 @@ class Comparison:
             self._look: 5,
             self._prune: 1,
             self._step_back: 1,
+            self._remember_more: 1,
+            self._forget_a_task: 0.2,
         }
+        if self.seed % 2:  # every other seed is quieter: mostly fires that are planned, claimed and settled in time
+            moves = {move: weight / 10 for move, weight in moves.items()} | {self._go_on: 12}
+            del moves[self._remember_more]
         for move in self.chance.choices(list(moves), list(moves.values()), k=steps):
             await move()
         await self._compare_everything()
@@ -191,6 +198,20 @@ class Comparison:
         claim_no = self._claims[replica]
         return Beat(replica, self._beats[replica], TTL, HEARTBEAT, claim_no=claim_no, **given)
 
+    async def _remember_more(self) -> None:
+        """A replica was told of something that the store does not have: it has lost data."""
+        lease = self.model.leader
+        seen = self.chance.choice(
+            [
+                Seen(lease.era.incarnation + 1),
+                Seen(lease.era.incarnation, lease.term + 1),
+                Seen(lease.era.incarnation, steps=1_000_000_000 + len(self.operations)),
+                Seen(lease.era.incarnation - 1, lease.term + 1),
+            ]
+        )
+        await self.ask("heartbeat", self._beat_of(self.chance.choice(REPLICAS), seen=seen))
+        self.tally["data loss"] += self.model.leader.era.incarnation != lease.era.incarnation
+
     def _watched(self) -> Watched | None:
         if self._roster is None or self.chance.random() < 0.2:
             return None
@@ -218,6 +239,15 @@ class Comparison:
         swept = await self.ask("sweep", *self._led(roster.leader), suspects)
         if swept is not None:
             self.tally["swept"] += len(swept.expired)
+
+    async def _forget_a_task(self) -> None:
+        """Nobody knows it any more, for longer than an hour."""
+        targets = (self.chance.choice(TARGETS),)
+        for replica in REPLICAS:
+            await self.ask("heartbeat", self._beat_of(replica, targets=targets, campaign=Campaign(TTL)))
+        for seconds in (0.0, 3600.0, 0.0):
+            await self._pass(seconds)
+            await self.ask("sweep", self.model.leader.holder or "a", self.model.leader.term, ())
 
     def _led(self, lease: Lease) -> tuple[str, int]:
         """Who sweeps, in which term: mostly the leader, in its own."""
@@ -277,9 +307,7 @@ class Comparison:
         chance = self.chance
         horizon = chance.choice([0.0, 20.0, 90.0])
         due: DueJobs = await self.ask("due_jobs", horizon, chance.choice([1, 3, 100]))
-        plans = [
-            expand(record, due.now, horizon, due.unknown.get(record.job.target, ())) for record in due.jobs
-        ]
+        plans = [expand(record, due.now, horizon, due.gaps_of(record)) for record in due.jobs]
         if self._plans and chance.random() < 0.2:
             plans.append(chance.choice(self._plans))
         if plans:
@@ -299,8 +327,9 @@ class Comparison:
         number = self._claims[replica] - (draw > 0.95)
         lease = self._roster.leader if self._roster else Lease()
         term = lease.term - (chance.random() < 0.1) if lease.holder == replica else None
+        incarnation = self.model.leader.era.incarnation - (chance.random() < 0.05)
         reply: Claimed = await self.ask(
-            "claim_fires", ClaimRequest(replica, number, chance.choice([0, 1, 3, 200]), term)
+            "claim_fires", ClaimRequest(replica, number, chance.choice([0, 1, 3, 200]), term, incarnation)
         )
         self.tally["claimed"] += len(reply.claims)
 
@@ -315,6 +344,25 @@ class Comparison:
         self.tally["refused"] += reply.accepted.count(False)
         for fire in some:
             await self.ask("find_fires", FireQuery(key=fire.key))
+
+    async def _go_on(self) -> None:
+        """What happens nearly all the time: the next fires fall due, are claimed soon and settled."""
+        replica = self.chance.choice(REPLICAS)
+        await self.ask("heartbeat", self._beat_of(replica, targets=TARGETS))
+        await self._plan()
+        soonest = self.model.soonest_look(None, leads=True)
+        ahead = (soonest - self.moment().wall).total_seconds() if soonest else 0.0
+        await self._pass(round(max(0.0, ahead) + self.chance.uniform(0, 2), 3))
+        self._claims[replica] += 1
+        incarnation = self.model.leader.era.incarnation
+        claimed: Claimed = await self.ask(
+            "claim_fires", ClaimRequest(replica, self._claims[replica], 20, None, incarnation)
+        )
+        await self._pass(round(self.chance.uniform(0, 3), 3))
+        settles = [Settle(claim.fire.key, claim.fire.token, State.SUCCEEDED) for claim in claimed.claims]
+        kept = [settle for settle in settles if self.chance.random() < 0.9]
+        await self.ask("update_claims", replica, kept)
+        await self.ask("find_fires", FireQuery(limit=20))
 
     def _draw_update(self, fire: FireRecord) -> Update:
         chance = self.chance

@@ -29,6 +29,8 @@ Row = TypeVar("Row")
 
 
 class LoggedState(StoreState):
+    may_lose_writes = False
+
     def __init__(self, archive: Archive) -> None:
         super().__init__()
         self.archive = archive

@@ -14,7 +14,7 @@ from fencepost.store.base import FireQuery
 from fencepost.store.codec import from_json, micros, moment
 from fencepost.store.lazy import JobChange, LazyRows
 from fencepost.store.rows import TargetRecord
-from fencepost.store.rules import needed_events
+from fencepost.store.rules import is_plain, needed_events
 from fencepost.store.sqlite.schema import Names, meta, set_meta
 from fencepost.store.texts import (
     definition_of,
@@ -33,6 +33,7 @@ EXTRA = ("args", "by", "error", "checkpoint", "progress", "attempts")
 
 class SqliteRows(LazyRows):
     remembers_empty_claims = False
+    may_lose_writes = False
 
     def __init__(self, db: sqlite3.Connection, names: Names, with_targets: bool = True) -> None:
         """`with_targets`: whether the replicas' targets are needed. There may be thousands, and finding what is
@@ -45,7 +46,7 @@ class SqliteRows(LazyRows):
     # --- jobs -----------------------------------------------------------------------------------------
 
     def fetch_jobs(self, ids: Sequence[str]) -> Iterable[JobRecord]:
-        return [_job(row) for row in self._in(f"select {_JOB_COLUMNS} from {{jobs}} where id", ids)]
+        return [job_of(row) for row in self._in(f"select {_JOB_COLUMNS} from {{jobs}} where id", ids)]
 
     def fetch_job_ids(self, target: str | None) -> Sequence[str]:
         if target is None:
@@ -80,7 +81,7 @@ class SqliteRows(LazyRows):
         hot, whole = [], []
         for change in changes:
             record, before = change.record, change.before
-            job, values = record.job, _hot(change)
+            job, values = record.job, (*_hot(change), self._is_plain(change))
             if before is not None and same_but_hot(before, record):
                 hot.append((*values, record.id))
                 continue
@@ -91,10 +92,15 @@ class SqliteRows(LazyRows):
                 (record.id, job.target, job.execute_on, definition_of(record), rest_of(record), *values)
             )
         if hot:
-            columns = "token = ?, decided_through = ?, tail = ?, look_at = ?, plan_at = ?"
+            columns = "token = ?, decided_through = ?, tail = ?, look_at = ?, plan_at = ?, plain = ?"
             self._many(f"update {{jobs}} set {columns} where id = ?", hot)
         if whole:
-            self._many("insert or replace into {jobs} values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", whole)
+            self._many("insert or replace into {jobs} values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", whole)
+
+    def _is_plain(self, change: JobChange) -> bool:
+        record = change.record
+        absences = self.target(record.job.target).gaps
+        return is_plain(record, absences, change.look_at, self.open_fires(record.id))
 
     def note(self, event: JobEvent) -> None:
         values = event.job_id, micros(event.at), text(event)
@@ -122,22 +128,22 @@ class SqliteRows(LazyRows):
     # --- fires ----------------------------------------------------------------------------------------
 
     def fetch_fires(self, keys: Sequence[str]) -> Iterable[FireRecord]:
-        return [_fire(row) for row in self._in(f"{_FIRES} where key", keys)]
+        return [fire_of(row) for row in self._in(f"{_FIRES} where key", keys)]
 
     def fetch_active(self, job_ids: Sequence[str]) -> Iterable[FireRecord]:
-        return [_fire(row) for row in self._in(f"{_FIRES} where {_ACTIVE} and job_id", job_ids)]
+        return [fire_of(row) for row in self._in(f"{_FIRES} where {_ACTIVE} and job_id", job_ids)]
 
     def fetch_due(self, job_ids: Sequence[str], now: datetime) -> Iterable[FireRecord]:
         query = f"{_FIRES} where finished_at is null and due_at <= ? and job_id"
-        return [_fire(row) for row in self._in(query, job_ids, micros(now))]
+        return [fire_of(row) for row in self._in(query, job_ids, micros(now))]
 
     def fetch_next(self, job_ids: Sequence[str], now: datetime) -> Mapping[str, datetime]:
-        rows = self._in(f"select id, ({_NEXT}) from {{jobs}} where id", job_ids, micros(now))
+        rows = self._in(f"select id, ({NEXT}) from {{jobs}} as jobs where id", job_ids, micros(now))
         return {id: moment(due_at) for id, due_at in rows if due_at is not None}
 
     def fetch_running(self, replica: str) -> Iterable[FireRecord]:
         rows = self._all(f"{_FIRES} where replica = ? and state = 'running'", replica)
-        return [_fire(row) for row in rows]
+        return [fire_of(row) for row in rows]
 
     def delete_planned(self, job_id: str, now: datetime) -> None:
         planned = "state = 'pending' and scheduled and due_at > ? and finished_at is null"
@@ -173,7 +179,7 @@ class SqliteRows(LazyRows):
             values.append(micros(query.until))
         order = "order by due_at desc, key desc limit ?"
         rows = self._all(f"{_FIRES} where {' and '.join(where)} {order}", *values, query.limit)
-        return [_fire(row) for row in rows]
+        return [fire_of(row) for row in rows]
 
     def prune_before(self, before: datetime) -> int:
         gone = self._do("delete from {fires} where finished_at < ?", micros(before)).rowcount
@@ -255,12 +261,13 @@ _NOTHING: dict[str, tuple[Any, ...]] = {
     name: (None,) if name != "by" else ("",) for name in EXTRA if name != "attempts"
 } | {"attempts": ((),)}
 _FIRE_FIELDS = [field.name for field in fields(FireRecord) if field.name not in EXTRA]
-_FIRES = f"select {', '.join(_FIRE_FIELDS)}, extra from {{fires}}"
+FIRE_COLUMNS = ", ".join(f"fire.{name}" for name in (*_FIRE_FIELDS, "extra"))
+_FIRES = f"select {FIRE_COLUMNS} from {{fires}} as fire"
 
 # Each condition is word for word that of an index: only then is it used.
 _ACTIVE = "state in ('running', 'waiting')"
-_NEXT = (
-    "select due_at from {fires} where job_id = {jobs}.id and finished_at is null and due_at > ?"
+NEXT = (
+    "select due_at from {fires} where job_id = jobs.id and finished_at is null and due_at > ?"
     " order by due_at limit 1"
 )
 
@@ -273,7 +280,7 @@ def _moment(when: int | None) -> datetime | None:
     return None if when is None else moment(when)
 
 
-def _job(row: Any) -> JobRecord:
+def job_of(row: Any) -> JobRecord:
     definition, rest, token, decided_through, tail = row
     record = job_record(definition, rest)
     return changed(record, token=token, decided_through=_moment(decided_through), tail=tail)
@@ -281,12 +288,43 @@ def _job(row: Any) -> JobRecord:
 
 def _hot(change: JobChange) -> tuple[Any, ...]:
     record = change.record
-    times = _micros(change.look_at), _micros(change.plan_at)
-    return (record.token, _micros(record.decided_through), record.tail, *times)
+    return (
+        record.token,
+        _micros(record.decided_through),
+        record.tail,
+        _micros(change.look_at),
+        _micros(change.plan_at),
+    )
+
+
+def extra_of(fire: FireRecord) -> str | None:
+    """What most fires do not have. That its only attempt ended as the fire did goes without saying."""
+    attempts = fire.attempts
+    if (
+        fire.progress is fire.args is fire.checkpoint is fire.error is None
+        and not fire.by
+        and attempts == _only_attempt(fire)
+    ):
+        return None
+    extra = {name: value for name in EXTRA if (value := getattr(fire, name)) not in _NOTHING[name]}
+    if attempts == _only_attempt(fire):
+        extra.pop("attempts", None)
+    elif not attempts:
+        extra["attempts"] = ()
+    return text(extra)
+
+
+def _only_attempt(fire: FireRecord) -> tuple[Attempt, ...]:
+    """The attempts of a fire that was settled at once."""
+    if not fire.settled or fire.settled != fire.token or not fire.state.final or fire.attempt != 1:
+        return ()
+    if fire.replica is None or fire.started_at is None or fire.finished_at is None:
+        return ()
+    outcome = fire.state.value
+    return (Attempt(fire.token, fire.replica, fire.started_at, fire.finished_at, outcome, fire.error),)
 
 
 def _row(fire: FireRecord) -> tuple[Any, ...]:
-    extra = {name: value for name in EXTRA if (value := getattr(fire, name)) not in _NOTHING[name]}
     return (
         fire.key,
         fire.job_id,
@@ -307,15 +345,15 @@ def _row(fire: FireRecord) -> tuple[Any, ...]:
         _micros(fire.started_at),
         _micros(fire.finished_at),
         fire.cancel_requested,
-        text(extra) if extra else None,
+        extra_of(fire),
     )
 
 
-def _fire(row: Any) -> FireRecord:
+def fire_of(row: Any) -> FireRecord:
     extra = json.loads(row[19]) if row[19] else {}
     if "attempts" in extra:
         extra["attempts"] = from_json(tuple[Attempt, ...], extra["attempts"])
-    return FireRecord(
+    fire = FireRecord(
         key=row[0],
         job_id=row[1],
         due_at=moment(row[2]),
@@ -337,3 +375,4 @@ def _fire(row: Any) -> FireRecord:
         cancel_requested=bool(row[18]),
         **extra,
     )
+    return fire if "attempts" in extra else changed(fire, attempts=_only_attempt(fire))

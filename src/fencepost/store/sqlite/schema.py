@@ -20,7 +20,8 @@ create table {meta} (name text primary key, value text not null) without rowid;
 create table {jobs} (
     id text primary key, target text not null, execute_on text not null,
     definition text not null, rest text not null,
-    token integer not null, decided_through integer, tail text, look_at integer, plan_at integer
+    token integer not null, decided_through integer, tail text, look_at integer, plan_at integer,
+    plain integer not null
 ) without rowid;
 create index {jobs_look} on {jobs} (look_at, id) where look_at is not null;
 create index {jobs_plan} on {jobs} (plan_at, id) where plan_at is not null;

@@ -22,7 +22,7 @@ from fencepost.errors import ConfigurationError, StoreCorrupt, StoreUnavailable
 from fencepost.store import mirror
 from fencepost.store.local import Beacons, Hint, boot_id, refuse_network_file_system
 from fencepost.store.mirror import LocalMirror, P, T
-from fencepost.store.sqlite.rows import SqliteRows
+from fencepost.store.sqlite.plain import PlainRows
 from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, prepare, set_meta
 
 log = logging.getLogger("fencepost")
@@ -56,7 +56,7 @@ class SqliteStore(LocalMirror):
     what is due is judged by the host's wall clock. A replica's death is proven by its beacon.
     """
 
-    remembers_empty_claims = SqliteRows.remembers_empty_claims
+    remembers_empty_claims = PlainRows.remembers_empty_claims
 
     def __init__(self, path: str | Path, namespace: str = "default", clock: Clock | None = None) -> None:
         self.path = Path(path)
@@ -132,7 +132,7 @@ class SqliteStore(LocalMirror):
                 if not writes:
                     # A plain begin takes no lock: the first look does, and may meet a writer.
                     self._patiently(db, "select 1 from sqlite_master limit 1")
-                rows = SqliteRows(db, self._names, any(step.name in ABOUT_REPLICAS for step in steps))
+                rows = PlainRows(db, self._names, any(step.name in ABOUT_REPLICAS for step in steps))
                 # The time is read under the lock: steps follow each other in the order of their moments.
                 replies = [
                     getattr(rows, step.name)(moment_of(self._clock), *step.args, **step.kwargs)
@@ -223,7 +223,7 @@ class SqliteStore(LocalMirror):
         if boot is None or boot == known:
             return
         if known is not None:
-            rows = SqliteRows(db, self._names)
+            rows = PlainRows(db, self._names)
             rows.reboot(moment_of(self._clock))
             rows.write()
         set_meta(db, self._names, "boot", boot)

@@ -1,0 +1,94 @@
+"""The plain case in SQLite: fires that are simply claimed, run and settled, a few narrow statements for many.
+
+Statements act at once, so a job with changes still in memory is left to the careful way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from fencepost.model import FireRecord
+from fencepost.store.codec import micros, moment
+from fencepost.store.rows import Plain
+from fencepost.store.sqlite.rows import FIRE_COLUMNS, NEXT, SqliteRows, extra_of, fire_of, job_of
+
+# One due fire that was never claimed, and no other live one but those planned ahead. The conditions repeat those of
+# the partial indexes, word for word: only then are they used.
+_DUE = f"""
+select jobs.id, fire.key, fire.due_at, ({NEXT}), definition, rest, jobs.token, decided_through, tail
+from {{jobs}} as jobs join {{fires}} as fire
+    on fire.job_id = jobs.id and fire.finished_at is null and fire.due_at <= ?
+where jobs.id in (select value from json_each(?)) and plain
+    and fire.state = 'pending' and scheduled and fire.count = 1 and fire.token = 0
+    and fire.due_at > coalesce(decided_through, -1)
+    and not exists (select 1 from {{fires}} as other where other.job_id = jobs.id
+        and other.finished_at is null and other.due_at <= ? and other.key <> fire.key)
+    and not exists (select 1 from {{fires}} as other where other.job_id = jobs.id
+        and other.state in ('running', 'waiting'))
+"""
+
+_RUNNING = f"""
+select {FIRE_COLUMNS} from {{fires}} as fire join {{jobs}} as jobs on jobs.id = fire.job_id
+where fire.key in (select value from json_each(?)) and fire.state = 'running' and plain
+"""
+
+
+class PlainRows(SqliteRows):
+    def plain_due(self, now: datetime, job_ids: Sequence[str]) -> Mapping[str, Plain]:
+        untouched = [id for id in job_ids if id not in self._fetched_jobs]
+        if not untouched:
+            return {}
+        due: dict[str, Plain] = {}
+        at = micros(now)
+        for id, key, due_at, next_at, *job in self._all(_DUE, at, at, json.dumps(untouched), at):
+            record, due_time = job_of(job), moment(due_at)
+            if now - due_time <= record.job.misfire_after:
+                next_due = None if next_at is None else moment(next_at)
+                due[id] = Plain(record, FireRecord(key, id, due_time), next_due)
+        return due
+
+    def put_plain_claims(self, claims: Sequence[Plain]) -> None:
+        now = micros(_started(claims[0].fire))
+        fires = [
+            (fire.token, fire.replica, fire.claim_no, now, fire.key)
+            for fire in (each.fire for each in claims)
+        ]
+        jobs = [
+            (
+                each.record.token,
+                micros(each.fire.due_at),
+                each.next_at and micros(each.next_at),
+                each.record.id,
+            )
+            for each in claims
+        ]
+        columns = "state = 'running', token = ?, replica = ?, claim_no = ?, attempt = 1, started_at = ?"
+        self._many(f"update {{fires}} set {columns} where key = ?", fires)
+        self._many("update {jobs} set token = ?, decided_through = ?, look_at = ? where id = ?", jobs)
+
+    def plain_running(self, keys: Sequence[str]) -> Mapping[str, FireRecord]:
+        untouched = [key for key in keys if key not in self.fires and key not in self._fire_changes]
+        if not untouched:
+            return {}
+        rows = self._all(_RUNNING, json.dumps(untouched))
+        return {row[0]: fire_of(row) for row in rows if row[1] not in self._fetched_jobs}
+
+    def put_plain_ends(self, fires: Sequence[FireRecord]) -> None:
+        ends = [
+            (fire.state.value, fire.reason, fire.settled, micros(_finished(fire)), extra_of(fire), fire.key)
+            for fire in fires
+        ]
+        columns = "state = ?, reason = ?, settled = ?, finished_at = ?, extra = ?"
+        self._many(f"update {{fires}} set {columns} where key = ?", ends)
+
+
+def _started(fire: FireRecord) -> datetime:
+    assert fire.started_at is not None
+    return fire.started_at
+
+
+def _finished(fire: FireRecord) -> datetime:
+    assert fire.finished_at is not None
+    return fire.finished_at
