@@ -6,6 +6,8 @@ Every message names the remedy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class FencepostError(Exception):
     """Anything Fencepost raises on purpose."""
@@ -49,6 +51,15 @@ class FencedOut(FencepostError):
 
 class RunCancelled(FencepostError):
     """Somebody cancelled this run."""
+
+
+class RaisedElsewhere(FencepostError):
+    """What a function raised in a process of its own, as text."""
+
+    def __init__(self, told: str, names: Sequence[str]) -> None:
+        super().__init__(told)
+        self.names = tuple(names)
+        """Of its class and that one's bases."""
 
 
 class Fork(FencepostError):

@@ -10,6 +10,9 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from fencepost.bodies.command import CommandFailed
+from fencepost.bodies.process import Body, BodyDied
+from fencepost.errors import RaisedElsewhere
 from fencepost.fire import Fire
 from fencepost.model import Json, Reason, State
 from fencepost.store.base import Claim, GiveBack, Report, RetryLater, Settle, Update
@@ -41,11 +44,13 @@ class Run:
         self.cause: str | None = None
         """Why the body was told to end: requested, fenced, drain or timeout."""
         self.checkpointed = claim.fire.checkpoint is not None
+        self.body: Body | None = None
+        """In a process of its own."""
         self.outlived = False
         """The body goes on although the run has ended: a thread cannot be stopped."""
         self.is_over = False
         """The body has ended, or cannot be told to. What is left is to settle."""
-        self._trusted_until = start_before
+        self.trusted_until = start_before
         self._timer: asyncio.TimerHandle | None = None
         self._lock = threading.Lock()
 
@@ -60,7 +65,7 @@ class Run:
             self.started = True
 
     def trusted(self) -> bool:
-        return self.replica.clock.steady() < self._trusted_until
+        return self.replica.clock.steady() < self.trusted_until
 
     def report(self, progress: Mapping[str, Json]) -> None:
         report = Report(self.key, self.token, progress)
@@ -88,7 +93,9 @@ class Run:
             self._timer = loop.call_later(timeout.total_seconds(), self.cancel, "timeout")
 
     def trust_until(self, steady: float) -> None:
-        self._trusted_until = max(self._trusted_until, steady)
+        self.trusted_until = max(self.trusted_until, steady)
+        if self.body is not None:
+            self.body.trust_until(self.trusted_until)
 
     def fence(self) -> None:
         """The store has confirmed that the token is gone: tell the body, and refuse its result."""
@@ -162,6 +169,8 @@ def _failure(run: Run, reason: Reason, error: BaseException, chance: random.Rand
 
 
 def _told(error: BaseException) -> str:
+    if isinstance(error, RaisedElsewhere | CommandFailed | BodyDied):
+        return str(error)  # how it came to us tells nobody anything
     try:
         text = "".join(traceback.format_exception(error))
     except Exception:  # an exception may be broken itself; the run has failed all the same

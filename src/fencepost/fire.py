@@ -8,10 +8,13 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fencepost.errors import ConfigurationError, FencedOut, RunCancelled, UsageError
 from fencepost.model import FireRecord, Json, json_value
+
+if TYPE_CHECKING:
+    from fencepost.testing.fake import FakeFire
 
 CHECKPOINT_LIMIT = 65_536
 MESSAGE_LIMIT = 500
@@ -36,6 +39,8 @@ class Fire:
     """
 
     def __init__(self, record: FireRecord, args: Mapping[str, Json], link: Link) -> None:
+        self.record = record
+        """The fire as it was claimed."""
         self.key: str = record.key
         self.job_id: str = record.job_id
         self.due_at: datetime = record.due_at
@@ -78,6 +83,17 @@ class Fire:
             f"{type(connection).__name__} is not a connection Fencepost can fence; "
             "compare fire.token in your own transaction"
         )
+
+    @staticmethod
+    def fake(args: Mapping[str, Json] | None = None, **values: Any) -> FakeFire:
+        """A fire for calling a job's function in a test: `report(Fire.fake({"region": "ch"}))`.
+
+        `values`: `job_id`, `due_at`, `scheduled`, `token`, `attempt`, `replica`, `checkpoint`. It keeps what the
+        function does with it in `reports` and `saved`; `fence()` and `cancel()` say what they say.
+        """
+        from fencepost.testing.fake import FakeFire
+
+        return FakeFire(args, **values)
 
     def _end(self, how: str) -> None:
         with self._lock:

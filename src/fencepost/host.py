@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from fencepost.execute import Run
+from fencepost.bodies.process import body_of
+from fencepost.execute import NotStarted, Run
 from fencepost.fire import entered
 
 Tell = Callable[[Run, BaseException | None], None]
@@ -36,7 +37,8 @@ class InlineHost:
 
 
 class ThreadedHost:
-    """Coroutines on the host's loop, functions in threads. The control loop only hears of their end."""
+    """Coroutines on the host's loop, functions in threads, which also wait for processes. The control loop only
+    hears of their end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, slots: int) -> None:
         self._bodies = Bodies(self._tell)
@@ -49,14 +51,17 @@ class ThreadedHost:
         if self._control is None:
             self._control = Mailbox(asyncio.get_running_loop())
         for run in runs:
-            if run.task.is_async:
+            run.body = body_of(run.task, run.fire, run, run.replica.store.descriptors)
+            if run.task.is_async and run.body is None:
                 self._on_host(run, partial(self._bodies.begin, run))
             else:
                 self._threads.submit(partial(self._call, run))
 
     def cancel(self, run: Run) -> None:
         """A thread cannot be cancelled. Its run ends all the same; its slot stays taken until it returns."""
-        if run.task.is_async:
+        if run.body is not None:
+            run.body.stop(run.cause or "")
+        elif run.task.is_async:
             self._on_host(run, partial(self._bodies.cancel, run))
         elif not run.outlived:
             run.outlived = True
@@ -75,12 +80,17 @@ class ThreadedHost:
     def _call(self, run: Run) -> None:
         error: BaseException | None = None
         try:
-            run.enter()
-            result = entered(run.fire, run.task.function, run.task.keywords(run.fire))
-            if asyncio.iscoroutine(result):  # a function that turned out to be async
-                asyncio.run_coroutine_threadsafe(result, self._host.loop).result()
+            if run.body is not None:
+                run.body.run(run.enter)
+            else:
+                run.enter()
+                result = entered(run.fire, run.task.function, run.task.keywords(run.fire))
+                if asyncio.iscoroutine(result):  # a function that turned out to be async
+                    asyncio.run_coroutine_threadsafe(result, self._host.loop).result()
         except BaseException as raised:
             error = raised
+        if run.body is not None and run.cause is not None and not isinstance(error, NotStarted):
+            error = asyncio.CancelledError()  # it was ended, however that looked from here
         self._tell(run, error)
 
     def _tell(self, run: Run, error: BaseException | None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fencepost.errors import ConfigurationError
+from fencepost.errors import ConfigurationError, RaisedElsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,7 @@ class Retry:
         return grown * (1 - self.jitter * chance.random())
 
     def covers(self, error: BaseException) -> bool:
-        if not self.on:
-            return True
-        kinds = [kind for kind in type(error).__mro__ if issubclass(kind, BaseException)]
-        return any(_exception_name(kind) in self.on or kind.__name__ in self.on for kind in kinds)
+        return not self.on or not exception_names(error).isdisjoint(self.on)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -72,6 +69,14 @@ class Retry:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Retry:
         return cls(**{**value, "on": tuple(value["on"])})
+
+
+def exception_names(error: BaseException) -> frozenset[str]:
+    """Under which `Retry(on=…)` finds it: its class and its bases, with and without their modules."""
+    if isinstance(error, RaisedElsewhere):
+        return frozenset(error.names)
+    kinds = [kind for kind in type(error).__mro__ if issubclass(kind, BaseException)]
+    return frozenset(name for kind in kinds for name in (_exception_name(kind), kind.__name__))
 
 
 def _exception_name(given: Any) -> str:

@@ -11,11 +11,12 @@ import secrets
 import signal
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
+from fencepost.bodies.command import Command
 from fencepost.clock import Clock, SystemClock
 from fencepost.control import ControlThread
 from fencepost.declare import as_trigger, declared_job
@@ -73,8 +74,13 @@ class Scheduler:
 
     # --- declaring ------------------------------------------------------------------------------------
 
-    def job(self, trigger: Any, *, id: str | None = None, **policies: Any) -> Callable[[F], F]:
+    def job(
+        self, trigger: Any, *, id: str | None = None, executor: str | None = None, **policies: Any
+    ) -> Callable[[F], F]:
         """Declare a task and its job. The function stays callable as it is.
+
+        A coroutine runs on the event loop, a function in a thread; with `executor="process"` either runs in a process
+        of its own, which is killed on timeout, cancel or fencing.
 
         Policies: `args`, `overlap`, `misfire`, `misfire_after`, `retry`, `timeout`, `after_crash`,
         `crash_attempts`, `execute_on`.
@@ -83,19 +89,36 @@ class Scheduler:
         calendar = as_trigger(trigger)
 
         def declare(function: F) -> F:
-            task = self._registry.add(Task.of(function, id))
+            task = self._registry.add(Task.of(function, id, executor))
             self._declare(self._job(task, task.name, calendar, policies))
             return function
 
         return declare
 
-    def task(self, function: F | None = None, *, id: str | None = None) -> Any:
+    def task(self, function: F | None = None, *, id: str | None = None, executor: str | None = None) -> Any:
         """Declare runnable code without a schedule: `@scheduler.task`. It can be triggered by hand."""
         if function is None:
-            return lambda decorated: self.task(decorated, id=id)
-        task = self._registry.add(Task.of(function, id))
+            return lambda decorated: self.task(decorated, id=id, executor=executor)
+        task = self._registry.add(Task.of(function, id, executor))
         self._declare(Job(task.name, task.name, execute_on=self.settings.execute_on))
         return function
+
+    def command(
+        self,
+        command: str | Sequence[str],
+        trigger: Any,
+        *,
+        id: str,
+        shell: bool = False,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        **policies: Any,
+    ) -> None:
+        """Run a command on a schedule: a list of words, or one text with `shell=True`. It fails if its exit code is
+        not 0. It finds its fire in `FIRE_KEY`, `FIRE_TOKEN`, `FIRE_ARGS` and others (see docs/execution.md)."""
+        function = Command.of(command, shell=shell, env=env, cwd=cwd)
+        task = self._registry.add(Task.of(function, id))
+        self._declare(self._job(task, task.name, as_trigger(trigger), policies))
 
     def on(self, *kinds: str) -> Callable[[F], F]:
         """Call this function with every event of these kinds; without kinds, with all."""

@@ -24,9 +24,11 @@ class Task:
     parameters: frozenset[str]
     required: frozenset[str]
     takes_any: bool
+    in_process: bool = False
+    """Its body runs in a process of its own, which is killed on timeout, cancel or fencing."""
 
     @classmethod
-    def of(cls, function: Callable[..., Any], name: str | None = None) -> Task:
+    def of(cls, function: Callable[..., Any], name: str | None = None, executor: str | None = None) -> Task:
         if not callable(function):
             raise ConfigurationError(f"{function!r} is not callable; decorate a function")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -38,6 +40,15 @@ class Task:
             # A function inside a function is called outer.<locals>.inner: brackets are no part of an id.
             name = name.replace("<locals>.", "").replace("<lambda>", "lambda")
         checked_id(name, "task name")
+        if executor not in (None, "process"):
+            raise ConfigurationError(
+                f'task {name}: executor={executor!r} is not known; use "process", or leave it out: a coroutine runs '
+                "on the event loop, a function in a thread"
+            )
+        if executor == "process" and "<locals>" in getattr(function, "__qualname__", "<locals>"):
+            raise ConfigurationError(
+                f"task {name}: a process finds a function by its name; define it at the top of a module"
+            )
         fire_parameter, parameters, required, takes_any = None, set(), set(), False
         for parameter in inspect.signature(function).parameters.values():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -61,6 +72,7 @@ class Task:
             frozenset(parameters),
             frozenset(required),
             takes_any,
+            executor == "process",
         )
 
     def check(self, args: Any, what: str) -> dict[str, Json]:

@@ -28,7 +28,10 @@ class Body:
         self.enter = enter
         self.outlived = False
         self.end = asyncio.get_running_loop().create_future()
-        self.replica = SimpleNamespace(worker=SimpleNamespace(wake=lambda: None))
+        self.body = self.cause = None
+        self.replica = SimpleNamespace(
+            worker=SimpleNamespace(wake=lambda: None), store=SimpleNamespace(descriptors=())
+        )
 
     def ended(self, error):
         self.end.set_result(error)  # raises if it is told twice

@@ -1,4 +1,4 @@
-"""Targets: `module:attribute`, as uvicorn has them."""
+"""Targets: `module:attribute`, as uvicorn has them, or `fencepost.toml`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from fencepost.settings import did_you_mean
 
 
 def load(target: str) -> Scheduler:
-    """The scheduler a target names."""
+    """The scheduler a target names: a module's attribute, or a file with commands."""
+    if target.endswith(".toml"):
+        from fencepost.jobfile import scheduler_from
+
+        return scheduler_from(Path(target))
     module_name, separator, attribute = target.partition(":")
     if not separator or not module_name or not attribute:
-        raise UsageError(f"target {target!r} must be module:attribute, as in app:scheduler")
+        raise UsageError(f"target {target!r} must be module:attribute, as in app:scheduler, or fencepost.toml")
     found: object = _module(module_name)
     for part in attribute.split("."):
         if not hasattr(found, part):

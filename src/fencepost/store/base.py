@@ -48,6 +48,7 @@ class Seen:
     incarnation: int = 0
     term: int = 0
     steps: int = 0
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +245,7 @@ class ClaimRequest:
     """The caller's term if it believes to lead; fires with `execute_on="leader"` need it to be current."""
     incarnation: int = 0
     """Of the store, as the caller knows it. If it is another one the caller must wait first."""
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +334,9 @@ class Store(ABC):
 
     may_lose_writes: bool = True
     """Whether it may come up again without something it has acknowledged. Then updates are counted, too."""
+
+    descriptors: Sequence[int] = ()
+    """Open files that the processes of jobs must hold open as well: while they live the replica is not proven dead."""
 
     evidence_every: float | None = None
     """Seconds between two looks for evidence; None: there is never any."""

@@ -42,6 +42,10 @@ class Beacons:
         os.rename(fresh, self._path(replica))
         self._held[replica] = descriptor
 
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        return tuple(self._held.values())
+
     def release(self, replica: str) -> None:
         """Without its file there is neither life nor death to be seen: it has left."""
         descriptor = self._held.pop(replica, None)

@@ -115,6 +115,10 @@ class LocalMirror(Mirror):
         self._thread: ThreadPoolExecutor | None = None
         self._thread_of = 0
 
+    @property
+    def descriptors(self) -> Sequence[int]:  # type: ignore[override]
+        return self._beacons.descriptors
+
     async def heartbeat(self, beat: Beat) -> Pulse:
         if beat.joining:
             await self._in_thread(self._beacons.hold, beat.replica)

@@ -1,0 +1,121 @@
+"""The other side of `FunctionBody`: find the function, say so, run it when told, tell how it ended.
+
+It speaks JSON lines with its replica over the socket whose descriptor it was given. When the socket closes the replica
+is gone, and this process ends at once: nobody could settle its run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from fencepost.clock import SystemClock
+from fencepost.errors import RunCancelled
+from fencepost.fire import Fire, entered
+from fencepost.model import FireRecord, Json
+from fencepost.retry import exception_names
+from fencepost.store.codec import from_json
+from fencepost.tasks import Task
+
+
+class Replica:
+    """The fire's link back, as `execute.Run` is in the replica itself."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+        self._lines = self._socket.makefile("rb")
+        self._clock = SystemClock()
+        self._lock = threading.Lock()
+        self._saves: dict[int, concurrent.futures.Future[bool]] = {}
+        self.trusted_until = 0.0
+        self.fire: Fire | None = None
+        self.go = threading.Event()
+
+    def receive(self) -> dict[str, Any]:
+        line = self._lines.readline()
+        if not line:
+            os._exit(1)
+        return dict(json.loads(line))
+
+    def send(self, **message: Json) -> None:
+        with self._lock:
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def listen(self) -> None:
+        while True:
+            message = self.receive()
+            if "go" in message:
+                self.go.set()
+            elif "trust" in message:
+                self.trusted_until = max(self.trusted_until, message["trust"])
+            elif "saved" in message:
+                self._saves.pop(message["saved"]).set_result(message["accepted"])
+            elif "end" in message and self.fire is not None:
+                self.fire._end(message["end"])
+
+    def trusted(self) -> bool:
+        return self._clock.steady() < self.trusted_until
+
+    def report(self, progress: Mapping[str, Json]) -> None:
+        self.send(report=dict(progress))
+
+    def save(self, checkpoint: Json) -> concurrent.futures.Future[bool]:
+        saved: concurrent.futures.Future[bool] = concurrent.futures.Future()
+        number = len(self._saves) + 1
+        while number in self._saves:
+            number += 1
+        self._saves[number] = saved
+        self.send(save=number, checkpoint=checkpoint)
+        return saved
+
+
+def main(descriptor: int) -> None:
+    replica = Replica(descriptor)
+    order = replica.receive()
+    replica.trusted_until = order["trust"]
+    fire = replica.fire = Fire(from_json(FireRecord, order["fire"]), order["args"], replica)
+    threading.Thread(target=replica.listen, daemon=True).start()
+    signal.signal(signal.SIGTERM, _cancelled)
+    try:
+        function = find(order["where"])
+        replica.send(ready=True)
+        replica.go.wait()
+        result = entered(fire, function, Task.of(function, "body").keywords(fire))
+        if asyncio.iscoroutine(result):
+            asyncio.run(result)
+    except BaseException as error:
+        told = "".join(traceback.format_exception(error))[-8_192:]
+        replica.send(raised=told, names=sorted(exception_names(error)))
+    else:
+        replica.send(done=True)
+
+
+def find(where: Mapping[str, str]) -> Any:
+    """The function, in its module; a script is run as a module that is not the main one."""
+    sys.path.insert(0, str(Path.cwd()))
+    if "file" in where:
+        names: Any = runpy.run_path(where["file"], run_name="__fencepost_body__")
+        first, *others = where["name"].split(".")
+        return reduce(getattr, others, names[first])
+    return reduce(getattr, where["name"].split("."), importlib.import_module(where["module"]))
+
+
+def _cancelled(number: int, frame: object) -> None:
+    raise RunCancelled("this run was told to end")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,76 @@
+"""A command as the body of a job: `scheduler.command(["pg_dump", …], every(hours=1), id="backup")`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencepost.errors import ConfigurationError, FencepostError
+from fencepost.fire import Fire
+from fencepost.model import Json
+from fencepost.triggers import iso
+
+SHELL = ("/bin/sh", "-c")
+
+
+class CommandFailed(FencepostError):
+    """It ended with another exit code than 0. The message holds the end of its output."""
+
+
+@dataclass(frozen=True)
+class Command:
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        command: str | Sequence[str],
+        *,
+        shell: bool = False,
+        env: Mapping[str, Any] | None = None,
+        cwd: str | None = None,
+    ) -> Command:
+        if isinstance(command, str):
+            if not shell:
+                raise ConfigurationError(
+                    f"command {command!r}: give a list of words, or shell=True to have /bin/sh take it apart"
+                )
+            argv: tuple[str, ...] = (*SHELL, command)
+        elif shell:
+            raise ConfigurationError(f"command {list(command)!r}: shell=True takes one text, not a list")
+        else:
+            argv = tuple(command)
+        if not argv or not argv[0] or not all(map(_is_word, argv)):
+            raise ConfigurationError(f"command {command!r}: give at least one word, and only text")
+        extra = dict(env or {})
+        if not all(map(_is_word, [*extra, *extra.values()])):
+            raise ConfigurationError(f"command {argv[0]!r}: env must hold names and texts")
+        return cls(argv, extra, cwd)
+
+    def environment(self, fire: Fire) -> dict[str, str]:
+        """What the command finds: which fire it is, with which token and arguments."""
+        return {
+            **os.environ,
+            **self.env,
+            "FIRE_KEY": fire.key,
+            "FIRE_JOB": fire.job_id,
+            "FIRE_DUE_AT": iso(fire.due_at),
+            "FIRE_TOKEN": str(fire.token),
+            "FIRE_ATTEMPT": str(fire.attempt),
+            "FIRE_ARGS": json.dumps(dict(fire.args)),
+        }
+
+    def __call__(self, fire: Fire, **args: Json) -> None:
+        """Run it here and now; raises if it fails. (A replica runs it through a keeper: see `CommandBody`.)"""
+        from fencepost.bodies.process import CommandBody
+
+        CommandBody(self, fire).run(lambda: None)
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and "\0" not in value

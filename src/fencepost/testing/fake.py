@@ -1,0 +1,88 @@
+"""A fire for calling a job's function directly, without a scheduler: made by `Fire.fake`."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Mapping
+from contextvars import Token
+from datetime import datetime
+
+from fencepost.fire import Fire, _current
+from fencepost.model import FireRecord, Json, fire_key, json_value, manual_key
+from fencepost.testing.world import EPOCH
+from fencepost.triggers import as_utc
+
+
+class FakeFire(Fire):
+    """Keeps what the function reports and saves, and can be fenced out or cancelled.
+
+    As a context manager it is what `current_fire()` answers.
+    """
+
+    def __init__(
+        self,
+        args: Mapping[str, Json] | None = None,
+        *,
+        job_id: str = "job",
+        due_at: datetime = EPOCH,
+        scheduled: bool = True,
+        token: int = 1,
+        attempt: int = 1,
+        replica: str = "fake",
+        checkpoint: Json = None,
+    ) -> None:
+        due_at = as_utc(due_at, "due_at")
+        key = fire_key(job_id, due_at) if scheduled else manual_key(job_id, "fake")
+        record = FireRecord(key, job_id, due_at, scheduled, token=token, attempt=attempt, replica=replica)
+        self._recorder = Recorder()
+        super().__init__(record, json_value(dict(args or {}), "args"), self._recorder)
+        self.checkpoint = json_value(checkpoint, "checkpoint")
+        self._entered: Token[Fire | None] | None = None
+
+    @property
+    def reports(self) -> list[Mapping[str, Json]]:
+        """What it reported, as `{"done": 3, "total": 10, "message": "…"}`; the latest last."""
+        return self._recorder.reports
+
+    @property
+    def saved(self) -> list[Json]:
+        """The checkpoints it saved, the latest last."""
+        return self._recorder.saved
+
+    def fence(self) -> None:
+        """From now on this run may no longer be the only one: `check` raises, checkpoints are refused."""
+        self._recorder.current = False
+
+    def cancel(self) -> None:
+        """As if somebody had cancelled it: `check` raises."""
+        self._end("cancelled")
+
+    def __enter__(self) -> FakeFire:
+        self._entered = _current.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._entered is not None
+        _current.reset(self._entered)
+
+
+class Recorder:
+    """A fire's way back to a replica that is not there."""
+
+    def __init__(self) -> None:
+        self.current = True
+        self.reports: list[Mapping[str, Json]] = []
+        self.saved: list[Json] = []
+
+    def trusted(self) -> bool:
+        return self.current
+
+    def report(self, progress: Mapping[str, Json]) -> None:
+        self.reports.append(progress)
+
+    def save(self, checkpoint: Json) -> concurrent.futures.Future[bool]:
+        if self.current:
+            self.saved.append(checkpoint)
+        answered: concurrent.futures.Future[bool] = concurrent.futures.Future()
+        answered.set_result(self.current)
+        return answered

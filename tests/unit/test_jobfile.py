@@ -1,0 +1,87 @@
+"""Jobs from a file: what it may hold, and what is said when it holds something else."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from fencepost.bodies.command import Command
+from fencepost.errors import ConfigurationError
+from fencepost.jobfile import scheduler_from
+from fencepost.triggers import cron, every
+
+GOOD = """
+store = "memory://"
+slots = 3
+
+[jobs.hello]
+command = ["echo", "hello"]
+every = "90s"
+timeout = "1m"
+retry = { attempts = 4, first = "2s", cap = "1m", on = ["CommandFailed"] }
+env = { GREETING = "hi" }
+
+[jobs.nightly]
+command = "du -s . | sort"
+shell = true
+cron = "30 2 * * *"
+tz = "Europe/Zurich"
+overlap = "queue(2)"
+args = { depth = 2 }
+
+[jobs.once]
+command = ["true"]
+at = 2030-01-01T00:00:00Z
+"""
+
+
+def load(folder: Path, text: str):
+    (folder / "fencepost.toml").write_text(text)
+    return scheduler_from(folder / "fencepost.toml")
+
+
+def test_jobs_and_settings_come_from_one_file(tmp_path):
+    scheduler = load(tmp_path, GOOD)
+    hello, nightly, once = (scheduler.jobs[id] for id in ("hello", "nightly", "once"))
+    assert scheduler.settings.slots == 3
+    assert hello.trigger == every(seconds=90)
+    assert hello.timeout == timedelta(minutes=1)
+    assert hello.retry is not None
+    assert (hello.retry.attempts, hello.retry.first, hello.retry.cap) == (4, 2, 60)
+    assert nightly.trigger == cron("30 2 * * *", tz="Europe/Zurich")
+    assert str(nightly.overlap) == "queue(2)"
+    assert nightly.args == {"depth": 2}
+    assert once.trigger is not None
+    command = scheduler._registry.get("nightly").function
+    assert command == Command(("/bin/sh", "-c", "du -s . | sort"), {}, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "has no jobs; add"),
+        ("jobs = 3", "has no jobs"),
+        ("[jobs.a]\nevery = '5m'", "[jobs.a]: lacks a command"),
+        ("[jobs.a]\ncommand = ['x']", "[jobs.a]: needs one of every"),
+        ("[jobs.a]\ncommand = ['x']\nevery = '5m'\ncron = '* * * * *'", "needs one of"),
+        ("[jobs.a]\ncommand = ['x']\nevery = '5m'\ntz = 'UTC'", "tz does not go with every"),
+        ("[jobs.a]\ncommand = 'x y'\nevery = '5m'", "or shell=True"),
+        ("[jobs.a]\ncommand = ['x']\nshell = true\nevery = '5m'", "one text, not a list"),
+        ("[jobs.a]\ncommand = []\nevery = '5m'", "at least one word"),
+        ("[jobs.a]\ncommand = ['x', 3]\nevery = '5m'", "only text"),
+        ("[jobs.a]\ncommand = ['x']\nevery = '5 moons'", "is not a duration"),
+        ("[jobs.a]\ncommand = ['x']\nevry = '5m'", "did you mean 'every'?"),
+        ("[jobs.a]\ncommand = ['x']\nevery = '5m'\nenv = { A = 1 }", "names and texts"),
+        ("[jobs.a]\ncommand = ['x']\nevery = '5m'\nretry = 3", "retry must be a table"),
+        ("[jobs.a]\ncommand = ['x']\nat = '2030'", "times with an offset"),
+        ("[jobs.'a b']\ncommand = ['x']\nevery = '5m'", "is not usable"),
+        ("[jobs.a", "is not valid TOML"),
+        ("a = 1\n[jobs.a]\ncommand = ['x']\nevery = '5m'", "there is no setting 'a'"),
+    ],
+)
+def test_what_does_not_fit_is_said(tmp_path, text, says):
+    with pytest.raises(ConfigurationError) as refused:
+        load(tmp_path, text)
+    assert says in str(refused.value)
