@@ -118,7 +118,13 @@ class LazyRows(StoreState):
 
     # --- jobs -------------------------------------------------------------------------------------------
 
-    def preload(self, now: datetime, jobs: Sequence[str] = (), fires: Sequence[str] = ()) -> None:
+    def preload(
+        self,
+        now: datetime,
+        jobs: Sequence[str] = (),
+        fires: Sequence[str] = (),
+        targets: Sequence[str] = (),
+    ) -> None:
         """A few statements for all of them, where asking one by one would cost a few for each."""
         self._here(self.fetch_fires([key for key in fires if key not in self.fires]))
         known = dict.fromkeys((*jobs, *(self.fires[key].job_id for key in fires if key in self.fires)))
@@ -126,9 +132,10 @@ class LazyRows(StoreState):
         if not ids:
             return
         self._fetch_jobs([id for id in ids if id not in self._fetched_jobs])
-        targets = {self.jobs_by_id[id].job.target for id in ids if id in self.jobs_by_id}
-        for target in self.fetch_targets(sorted(targets - self.targets.keys())):
-            self.targets[target.name] = target
+        names = {self.jobs_by_id[id].job.target for id in ids if id in self.jobs_by_id}.union(targets)
+        missing = sorted(names - self.targets.keys())
+        self.targets.update({target.name: target for target in self.fetch_targets(missing)})
+        self.targets.update({name: TargetRecord(name) for name in missing if name not in self.targets})
         self._here(self.fetch_active(ids))
         self._here(self.fetch_due(ids, now))
         following = self.fetch_next(ids, now)
@@ -191,8 +198,10 @@ class LazyRows(StoreState):
 
     def withdraw_planned(self, job_id: str, now: datetime) -> None:
         super().withdraw_planned(job_id, now)
-        self._next_stored.pop(job_id, None)
-        self.delete_planned(job_id, now)
+        fetched = self._live_fetched.get(job_id)
+        if fetched is None or fetched > now or self._next_stored.get(job_id, now) is not None:
+            self._next_stored.pop(job_id, None)
+            self.delete_planned(job_id, now)
 
     def active_fires(self, job_id: str) -> list[FireRecord]:
         self._fetch_live(job_id)

@@ -42,8 +42,15 @@ class Rows(ABC):
     hinted = False
     """Set by a step after which somebody may have something to do earlier than they know."""
 
-    def preload(self, now: datetime, jobs: Sequence[str] = (), fires: Sequence[str] = ()) -> None:
-        """The jobs with these ids, and those of the fires with these keys, are about to be asked for."""
+    def preload(
+        self,
+        now: datetime,
+        jobs: Sequence[str] = (),
+        fires: Sequence[str] = (),
+        targets: Sequence[str] = (),
+    ) -> None:
+        """The jobs with these ids, those of the fires with these keys, and their targets, are about to be asked for;
+        and `targets`, which may be new."""
         return
 
     # The plain case, which nearly all fires are. A store that can tell it apart cheaply claims and ends such fires in

@@ -42,6 +42,7 @@ class SqliteRows(LazyRows):
         self._with_targets = with_targets
         self._db = db
         self._names = names
+        self._notes: list[tuple[str, int, str]] = []
 
     # --- jobs -----------------------------------------------------------------------------------------
 
@@ -78,7 +79,7 @@ class SqliteRows(LazyRows):
         return moment(row[0]) if row else None
 
     def write_jobs(self, changes: Sequence[JobChange]) -> None:
-        hot, whole = [], []
+        hot, whole, targets = [], [], dict[str, str]()
         for change in changes:
             record, before = change.record, change.before
             job, values = record.job, (*_hot(change), self._is_plain(change))
@@ -86,16 +87,14 @@ class SqliteRows(LazyRows):
                 hot.append((*values, record.id))
                 continue
             if before is None or before.job.target != job.target:
-                blank = text(TargetRecord(job.target))
-                self._do("insert or ignore into {targets} values (?, ?)", job.target, blank)
+                targets[job.target] = text(TargetRecord(job.target))
             whole.append(
                 (record.id, job.target, job.execute_on, definition_of(record), rest_of(record), *values)
             )
-        if hot:
-            columns = "token = ?, decided_through = ?, tail = ?, look_at = ?, plan_at = ?, plain = ?"
-            self._many(f"update {{jobs}} set {columns} where id = ?", hot)
-        if whole:
-            self._many("insert or replace into {jobs} values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", whole)
+        self._many("insert or ignore into {targets} values (?, ?)", list(targets.items()))
+        columns = "token = ?, decided_through = ?, tail = ?, look_at = ?, plan_at = ?, plain = ?"
+        self._many(f"update {{jobs}} set {columns} where id = ?", hot)
+        self._many("insert or replace into {jobs} values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", whole)
 
     def _is_plain(self, change: JobChange) -> bool:
         record = change.record
@@ -103,10 +102,15 @@ class SqliteRows(LazyRows):
         return is_plain(record, absences, change.look_at, self.open_fires(record.id))
 
     def note(self, event: JobEvent) -> None:
-        values = event.job_id, micros(event.at), text(event)
-        self._do("insert into {events} (job_id, at, event) values (?, ?, ?)", *values)
+        self._notes.append((event.job_id, micros(event.at), text(event)))
+
+    def flush(self) -> None:
+        super().flush()
+        notes, self._notes = self._notes, []
+        self._many("insert into {events} (job_id, at, event) values (?, ?, ?)", notes)
 
     def events_of(self, job_id: str) -> Sequence[JobEvent]:
+        self.flush()
         rows = self._all("select event from {events} where job_id = ? order by number", job_id)
         return [read(JobEvent, row[0]) for row in rows]
 
@@ -182,6 +186,7 @@ class SqliteRows(LazyRows):
         return [fire_of(row) for row in rows]
 
     def prune_before(self, before: datetime) -> int:
+        self.flush()
         gone = self._do("delete from {fires} where finished_at < ?", micros(before)).rowcount
         old = self._all(
             "select job_id from {events} where at < ? group by job_id having count(*) > 1", micros(before)
@@ -233,7 +238,8 @@ class SqliteRows(LazyRows):
         return self._db.execute(self._names.sql(statement), values)
 
     def _many(self, statement: str, rows: Sequence[Any]) -> None:
-        self._db.executemany(self._names.sql(statement), rows)
+        if rows:
+            self._db.executemany(self._names.sql(statement), rows)
 
     def _one(self, query: str, *values: Any) -> Any:
         return self._do(query, *values).fetchone()
