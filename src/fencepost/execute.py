@@ -131,6 +131,9 @@ class Host(Protocol):
     def cancel(self, run: Run) -> None:
         """Cancel the body; it counts as running until it has ended, unless it cannot be told (a thread)."""
 
+    def silent_for(self, now: float) -> float | None:
+        """Seconds for which the host's event loop has not answered; None: it has none but the control loop."""
+
     @property
     def detached(self) -> int:
         """Bodies that go on although their run has ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import queue
 import threading
 from collections import deque
@@ -14,6 +15,8 @@ from functools import partial
 from fencepost.bodies.process import body_of
 from fencepost.execute import NotStarted, Run
 from fencepost.fire import entered
+
+log = logging.getLogger("fencepost")
 
 Tell = Callable[[Run, BaseException | None], None]
 """Told once for each body when it has ended, with what it raised."""
@@ -35,6 +38,9 @@ class InlineHost:
     def cancel(self, run: Run) -> None:
         self._bodies.cancel(run)
 
+    def silent_for(self, now: float) -> None:
+        return None
+
 
 class ThreadedHost:
     """Coroutines on the host's loop, functions in threads, which also wait for processes. The control loop only
@@ -45,6 +51,7 @@ class ThreadedHost:
         self._host = Mailbox(loop)
         self._control: Mailbox | None = None
         self._threads = DaemonThreads(slots)
+        self._asked: float | None = None
         self.detached = 0
 
     def begin(self, runs: Sequence[Run]) -> None:
@@ -64,9 +71,22 @@ class ThreadedHost:
         elif run.task.is_async:
             self._on_host(run, partial(self._bodies.cancel, run))
         elif not run.outlived:
+            log.warning("%s was told to end; its thread goes on and keeps its slot until it returns", run.key)
             run.outlived = True
             self.detached += 1
             asyncio.get_running_loop().call_soon(run.ended, asyncio.CancelledError())
+
+    def silent_for(self, now: float) -> float:
+        """Seconds for which the host's loop has not answered; asks it again when it has."""
+        asked = self._asked  # the answer comes on another thread
+        if asked is None:
+            self._asked = asked = now
+            with suppress(RuntimeError):  # closed: its jobs fail by themselves
+                self._host.put(self._answered)
+        return now - asked
+
+    def _answered(self) -> None:
+        self._asked = None
 
     def close(self) -> None:
         self._threads.close()
