@@ -25,6 +25,7 @@ from fencepost.events import Event, Events
 from fencepost.execute import Host, Run, outcome
 from fencepost.heart import Heart
 from fencepost.janitor import Janitor
+from fencepost.lag import LagWatch
 from fencepost.model import FireRecord, Job, Reason, State, changed
 from fencepost.planner import Planner
 from fencepost.service import Service
@@ -103,6 +104,7 @@ class Replica:
         self.janitor = Janitor(self)
         self.watcher = Watcher(self)
         self.listener = Listener(self)
+        self.lag_watch = LagWatch(self)
         self.evidence = Evidence()
         """What the watcher last saw."""
         self._claimers: list[Service] = [
@@ -119,7 +121,7 @@ class Replica:
     def begin(self) -> None:
         """Start the loops."""
         self._loop = asyncio.get_running_loop()
-        for service in (*self._claimers, self.heart, self.settler, self.listener):
+        for service in (*self._claimers, self.heart, self.settler, self.listener, self.lag_watch):
             self._tasks.append(asyncio.create_task(service.run(), name=service.name))
 
     async def ready(self) -> None:
@@ -139,7 +141,7 @@ class Replica:
         for run in self.runs.values():
             run.cancel("drain")
         await self._until(lambda: not self.runs and self.settler.is_empty, self._patience())
-        for service in (self.heart, self.settler, self.listener):
+        for service in (self.heart, self.settler, self.listener, self.lag_watch):
             service.stop()
         for task in self._tasks:
             task.cancel()
@@ -229,7 +231,7 @@ class Replica:
         return None if self.draining else self.leadership.term(self.clock.steady())
 
     def learn_era(self, pulse: Pulse) -> None:
-        if self.testimony.learn(pulse.leader, pulse.steps, self.clock.steady()):
+        if self.testimony.learn(pulse, self.clock.steady()):
             self.tell("store.lost_data", detail=f"incarnation {pulse.leader.era.incarnation}")
             declared, self._declared = self._declared, []
             self.declare(declared)
