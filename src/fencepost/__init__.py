@@ -12,6 +12,7 @@ from fencepost.errors import (
 )
 from fencepost.events import Event
 from fencepost.fire import Fire, current_fire
+from fencepost.gate import SingleInstance
 from fencepost.handle import Handle
 from fencepost.model import State
 from fencepost.retry import Retry
@@ -31,6 +32,7 @@ __all__ = [
     "RunCancelled",
     "Scheduler",
     "Settings",
+    "SingleInstance",
     "State",
     "StoreUnavailable",
     "Trigger",

@@ -23,6 +23,7 @@ from fencepost.declare import as_trigger, declared_job
 from fencepost.errors import AnotherRunIsActive, ConfigurationError, StoreUnavailable, UsageError
 from fencepost.events import OTHER_EVENTS, RUN_EVENTS, Event, Events, log_event
 from fencepost.execute import Host
+from fencepost.gate import SingleInstance
 from fencepost.handle import Handle, SyncScheduler
 from fencepost.host import ThreadedHost
 from fencepost.model import FireRecord, Job, JobRecord, Json, State, checked_id, manual_key
@@ -47,10 +48,16 @@ class Scheduler:
         store: str | Store | None = None,
         namespace: str | None = None,
         slots: int | None = None,
+        *,
+        single_instance: bool | SingleInstance = False,
         **settings: Any,
     ) -> None:
-        """`store` is a URL or a store; without one `FENCEPOST_STORE` decides. `settings`: any other setting,
-        such as `heartbeat="5s"`; it wins over the environment."""
+        """`store` is a URL or a store; without one `FENCEPOST_STORE` decides. `single_instance`: one process runs all
+        jobs, the others stand by (see `gate.py`). `settings`: any other setting, such as `heartbeat="5s"`; it wins
+        over the environment."""
+        self._gate = SingleInstance() if single_instance is True else single_instance or None
+        if self._gate is not None:
+            settings["execute_on"] = "leader"
         if store is not None and not isinstance(store, str | Store):
             raise ConfigurationError(f'store={store!r}: give a URL such as "sqlite:///app.db", or a Store')
         url = store if isinstance(store, str) else None
@@ -167,6 +174,8 @@ class Scheduler:
         this replica keeps trying, and nothing runs until it succeeds."""
         if self._replica is not None:
             raise UsageError("this scheduler has been started; stop it first")
+        if self._gate is not None:
+            self._gate.check()
         self._host_loop = asyncio.get_running_loop()
         self._host = ThreadedHost(self._host_loop, self.settings.slots)
         for warning in self.settings.warnings():
@@ -448,6 +457,10 @@ class Scheduler:
             self._control.loop.call_soon_threadsafe(replica.declare, [job])
 
     def _job(self, task: Task, id: str, trigger: Any, policies: Mapping[str, Any]) -> Job:
+        if self._gate is not None and policies.get("execute_on", "leader") != "leader":
+            raise ConfigurationError(
+                f"job {id}: with single_instance all jobs run on the leader; leave out execute_on"
+            )
         return declared_job(task, id, trigger, {"execute_on": self.settings.execute_on, **policies})
 
     def _id_of(self, what: Callable[..., Any] | str) -> str:
