@@ -1,4 +1,4 @@
-"""`make soak`: three real processes, 20 fires a second, calm and under faults; every fire is judged.
+"""`make soak`: three real processes under load, calm, under faults and deploys; every fire is judged.
 
 Exits 1 if anything was doubled, unaccounted for, lost without a reason, or more than a second late.
 """
@@ -31,7 +31,8 @@ TTL = 2.0
 SETTINGS: dict[str, Any] = {"leader_ttl": TTL, "run_ttl": TTL, "heartbeat": 0.5}
 LOAD: dict[str, Any] = {"jobs": 200, "period": 10.0, "body": 0.2, "kind": "mixed"}
 """20 fires a second. No job is due again before a run of its that was cut off is settled."""
-LATEST = 1.0
+LATEST = {"clock steps": None, "rolling restart": 0.5}
+"""Seconds by which a start may be late; elsewhere one."""
 
 
 @dataclass
@@ -46,6 +47,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", choices=[*STORES, "all"], default="all")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each stage")
+    parser.add_argument("--stage", choices=STAGES, help="this one alone")
     options = parser.parse_args()
     stages: list[Stage] = []
     for store in STORES if options.store == "all" else [options.store]:
@@ -54,7 +56,9 @@ def main() -> int:
         if reason:
             print(f"{store}: skipped, {reason}", flush=True)
             continue
-        for name, run in (("calm", calm), ("faults", faults), ("clock steps", clock_steps)):
+        for name, run in STAGES.items():
+            if options.stage not in (None, name):
+                continue
             stage = carry_out(store, name, run, options.seconds)
             if stage is not None:
                 stages.append(stage)
@@ -73,7 +77,7 @@ def carry_out(
             for told in run(url_of(store, Path(folder)), Path(folder), seconds):
                 if isinstance(told, Verdict):
                     verdict = told
-                    violations += told.violations(latest=None if name == "clock steps" else LATEST)
+                    violations += told.violations(latest=LATEST.get(name, 1.0))
                 elif told.startswith("skipped"):
                     print(f"{store}, {name}: {told}", flush=True)
                     return None
@@ -118,6 +122,25 @@ def faults(url: str, folder: Path, seconds: float) -> Iterator[Verdict | str]:
         yield from stop_and_go(cluster)
         time.sleep(pause)
         yield from ended(cluster)
+
+
+def rolling_restart(url: str, folder: Path, seconds: float) -> Iterator[Verdict | str]:
+    """Each of three processes is stopped gracefully and replaced, in turn, five times over."""
+    load = {**LOAD, "jobs": 500, "slots": 30, "anchor": time.time() + 5}  # 50 fires a second
+    with Cluster(url, folder, **load, **SETTINGS) as cluster:
+        cluster.start(3)
+        time.sleep(8)
+        for number in range(1, 6):
+            for process in list(cluster.alive):
+                code = cluster.terminate(process)
+                if code != 0:
+                    yield f"violation: exit code {code} after SIGTERM"
+                cluster.start(1)
+            yield f"round {number}: all three replaced"
+        for told in ended(cluster):
+            if isinstance(told, Verdict) and told.states["lost"]:
+                yield f"violation: {told.states['lost']} lost"
+            yield told
 
 
 def stop_and_go(cluster: Cluster) -> Iterator[str]:
@@ -217,7 +240,7 @@ def stepping(folder: Path) -> Iterator[Callable[[int], None]]:
 
 
 def show(stages: list[Stage]) -> None:
-    table = Table(title="Three processes, 20 fires a second", title_justify="left")
+    table = Table(title="Three processes", title_justify="left")
     for column in ("store", "stage", "due", "ran", "lost", "other", "doubled", "unaccounted"):
         table.add_column(column, justify="left" if column in ("store", "stage") else "right")
     table.add_column("late p50/p99/max ms", justify="right")
@@ -237,6 +260,8 @@ def show(stages: list[Stage]) -> None:
         for violation in stage.violations:
             print(f"{stage.store}, {stage.name}: {violation}")
 
+
+STAGES = {"calm": calm, "faults": faults, "clock steps": clock_steps, "rolling restart": rolling_restart}
 
 if __name__ == "__main__":
     sys.exit(main())

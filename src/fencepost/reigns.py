@@ -41,13 +41,17 @@ def reigns_of(history: Sequence[JobEvent]) -> list[Reign]:
 
 
 def pauses_of(history: Sequence[JobEvent]) -> list[Gap]:
-    """A pause ends when it is resumed, or replaced, or by itself."""
+    """A pause ends by itself, or when it is resumed or replaced: that ends all there are, also one that seems to lie
+    ahead because the store's clock has stepped back."""
     found: list[Gap] = []
     for event in history:
         if event.kind not in ("paused", "resumed"):
             continue
-        if found and found[-1].covers(event.at):
-            found[-1] = replace(found[-1], until=event.at)
+        for number in reversed(range(len(found))):
+            until = found[number].until
+            if until is not None and until <= event.at:
+                break
+            found[number] = replace(found[number], until=event.at)
         if event.kind == "paused":
             found.append(Gap(event.at, event.until, event.note, event.by))
     return found
@@ -59,7 +63,7 @@ class Calendar:
     def __init__(self, history: Sequence[JobEvent]) -> None:
         self._reigns = [reign for reign in reigns_of(history) if reign.trigger is not None]
         self.known_after = _known_after(history)
-        """Before this the history is forgotten: there may have been fires. None: it says nothing at all."""
+        """Up to here the history is forgotten: there may have been fires."""
 
     def after(self, moment: datetime) -> Iterator[datetime]:
         """The fires strictly after `moment`."""
@@ -86,10 +90,10 @@ class Calendar:
         return found
 
 
-def _known_after(history: Sequence[JobEvent]) -> datetime | None:
+def _known_after(history: Sequence[JobEvent]) -> datetime:
+    """The last definition is always kept, so a job without any never had one."""
     for event in history:
-        if event.kind == "defined" and event.version == 1:
-            return EARLIEST  # the job's first definition: before it nothing was due
         if event.kind in ("defined", "removed"):
-            return event.since
-    return None
+            first = event.kind == "defined" and event.version == 1
+            return EARLIEST if first else event.since
+    return EARLIEST

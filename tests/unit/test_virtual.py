@@ -8,10 +8,11 @@ import asyncio
 import time as real_time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from fencepost import Scheduler, State, cron, every
+from fencepost import ConfigurationError, Retry, Scheduler, State, UsageError, cron, every
 from fencepost.model import Job
 from fencepost.store.base import PutJob
 from fencepost.testing import virtual
@@ -258,6 +259,158 @@ def test_an_error_in_the_loops_does_not_pass_unnoticed():
         time._process.call_exception_handler({"message": "broken"})
         with pytest.raises(AssertionError, match="broken"):
             time.advance(seconds=1)
+
+
+# What a test of one's own jobs needs
+
+
+def hourly(function=lambda: None, **policies):
+    scheduler = Scheduler("memory://")
+    scheduler.job(every(hours=1), id="job", **policies)(function)
+    return scheduler
+
+
+def test_time_stands_still_until_it_is_advanced():
+    start = datetime(2026, 3, 28, 23, 30, tzinfo=ZoneInfo("Europe/Zurich"))
+    with virtual(hourly(), start=start) as t:
+        assert t.now - start < timedelta(seconds=0.01)
+        before = t.now
+        assert t.fires("job") == []
+        assert t.now == before
+        t.advance_to(start + timedelta(hours=1))
+        assert t.now == start + timedelta(hours=1)
+        t.assert_ran("job", times=1, at=start + timedelta(hours=1))
+
+
+def test_time_does_not_run_backwards_and_needs_a_zone():
+    with virtual(hourly()) as t:
+        t.advance(hours=2)
+        with pytest.raises(UsageError, match="does not run backwards"):
+            t.advance_to(EPOCH)
+        with pytest.raises(UsageError, match="does not run backwards"):
+            t.advance(hours=-1)
+        with pytest.raises(ConfigurationError, match="naive"):
+            t.advance_to(datetime(2027, 1, 1))
+    with pytest.raises(ConfigurationError, match="naive"), virtual(hourly(), start=datetime(2027, 1, 1)):
+        pass
+
+
+def test_a_daily_job_over_a_year_takes_a_fraction_of_a_second():
+    scheduler = Scheduler("memory://")  # its retention is not a year; nothing is forgotten here all the same
+
+    @scheduler.job(cron("30 2 * * *", tz="Europe/Zurich"))
+    def report():
+        pass
+
+    begun = real_time.process_time()
+    with virtual(scheduler, start=datetime(2026, 1, 1, tzinfo=UTC)) as t:
+        t.advance(days=365)
+        took = real_time.process_time() - begun
+        t.assert_ran(report, times=365)
+        assert t.audit().clean
+    print(f"a daily job over a year: {took * 1000:.0f} ms")
+    assert took < 3
+
+
+def test_what_ran_is_asserted_with_the_ledger_in_the_message():
+    with virtual(hourly()) as t:
+        with pytest.raises(AssertionError, match="job ran 0 times, not at all; .*; nothing was due"):
+            t.assert_ran("job")
+        t.advance(hours=2)
+        t.assert_ran("job")
+        t.assert_ran("job", 2)
+        due = [EPOCH + timedelta(hours=1), EPOCH + timedelta(hours=2)]
+        t.assert_ran("job", at=due)
+        t.assert_ran("job", at=[moment.astimezone(ZoneInfo("Asia/Kolkata")) for moment in due])
+        with pytest.raises(AssertionError, match="ran 2 times, not 3 times(.|\n)*13:00:00Z succeeded"):
+            t.assert_ran("job", times=3)
+        with pytest.raises(AssertionError, match="did not run at 2026-11-15 13:00:00Z and only then"):
+            t.assert_ran("job", at=due[0])
+
+
+def test_a_failed_run_is_not_one_that_ran():
+    with virtual(hourly(lambda: 1 / 0)) as t:
+        t.advance(hours=1)
+        assert [fire.state for fire in t.ran("job")] == [State.FAILED]
+        with pytest.raises(AssertionError, match="job failed at 2026-11-15 13:00:00Z: ZeroDivisionError"):
+            t.assert_ran("job", times=1)
+
+
+def test_a_job_that_is_not_there_is_no_job_that_never_ran():
+    with virtual(hourly()) as t:
+        for look in (t.fires, t.ran, t.assert_ran):
+            with pytest.raises(UsageError, match="there is no job 'jbo' here; did you mean 'job'"):
+                look("jbo")
+        with pytest.raises(UsageError, match="is not a job of this scheduler"):
+            t.fires(print)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_trigger_by_hand_says_how_it_ended(is_async):
+    scheduler, seen = Scheduler("memory://"), []
+
+    if is_async:
+
+        @scheduler.task(id="send")
+        async def send(user: int):
+            await asyncio.sleep(90)
+            seen.append(user)
+    else:
+
+        @scheduler.task(id="send")
+        def send(user: int):
+            seen.append(user)
+
+    with virtual(scheduler) as t:
+        fire = t.trigger(send, {"user": 42})
+        assert (fire.state, fire.scheduled) == (State.SUCCEEDED, False)
+        assert t.now - EPOCH < timedelta(seconds=91)
+        with pytest.raises(ConfigurationError, match="lacks user"):
+            t.trigger("send")
+    assert seen == [42]
+
+
+def test_a_trigger_that_does_not_end_is_not_waited_for_for_ever():
+    scheduler = Scheduler("memory://")
+
+    @scheduler.task(id="stuck")
+    async def stuck():
+        await asyncio.Event().wait()
+
+    with virtual(scheduler) as t, pytest.raises(TimeoutError):
+        t.trigger(stuck, timeout=600)
+
+
+def test_retries_timeouts_and_pauses():
+    scheduler, attempts = Scheduler("memory://"), []
+
+    @scheduler.job(every(hours=1), retry=Retry(attempts=3, first=60, jitter=0), timeout=30)
+    async def fetch(fire):
+        attempts.append(fire.attempt)
+        await asyncio.sleep(1 if fire.attempt == 3 else 100)
+
+    with virtual(scheduler) as t:
+        t.advance(hours=1, minutes=5)
+        t.assert_ran(fetch, times=1)
+        [fire] = t.fires(fetch)
+        assert [attempt.outcome for attempt in fire.attempts] == ["retry", "retry", "succeeded"]
+        assert "timed out" in fire.attempts[0].error
+        t.pause(fetch, reason="moving", until=t.now + timedelta(hours=3))
+        t.advance(hours=2)
+        [skipped] = t.fires(fetch, state="skipped")
+        assert (skipped.reason, skipped.count) == ("paused", 2)
+        t.resume(fetch)
+        t.advance(hours=1)
+        t.assert_ran(fetch, times=2)
+        assert t.audit().clean
+    assert attempts == [1, 2, 3, 1, 2, 3]
+
+
+async def test_virtual_time_works_inside_of_a_running_event_loop():
+    with virtual(hourly()) as t:
+        t.advance(hours=3)
+        t.assert_ran("job", times=3)
+    await asyncio.sleep(0)  # and leaves it as it was
 
 
 # Leadership

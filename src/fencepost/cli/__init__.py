@@ -14,6 +14,7 @@ from contextlib import suppress
 import click
 
 from fencepost._version import __version__
+from fencepost.cli.audit import audit
 from fencepost.cli.cancel import cancel
 from fencepost.cli.demo import demo
 from fencepost.cli.fires import fires
@@ -47,7 +48,24 @@ def cli() -> None:
     """
 
 
-for command in (run, status, jobs, fires, show, why, trigger, cancel, retry, pause, resume, preview, demo):
+COMMANDS = (
+    run,
+    status,
+    jobs,
+    fires,
+    show,
+    why,
+    trigger,
+    cancel,
+    retry,
+    pause,
+    resume,
+    preview,
+    audit,
+    demo,
+)
+
+for command in COMMANDS:
     cli.add_command(command)
 
 

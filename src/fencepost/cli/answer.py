@@ -16,8 +16,9 @@ from fencepost.cli.sentences import Scene, not_decided, not_due, of_fire
 from fencepost.cli.source import no_such_job
 from fencepost.cli.times import EXACT, Asked, asked
 from fencepost.model import FireRecord, JobEvent, JobRecord, State
+from fencepost.reigns import Reign, reigns_of
 from fencepost.store.base import FireQuery, Roster, Store
-from fencepost.triggers import Trigger, trigger_from_json, zone
+from fencepost.triggers import Trigger, zone
 
 LOOK_BACK = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=32))
 LOOK_FAR_BACK = (timedelta(days=366), timedelta(days=366 * 10))
@@ -44,16 +45,6 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Reign:
-    """One definition of the job, from when to when it held."""
-
-    trigger: Trigger | None
-    since: datetime
-    until: datetime | None = None
-    ended_by: JobEvent | None = None
-
-
-@dataclass(frozen=True)
 class Case:
     """Everything read before an answer is looked for."""
 
@@ -65,16 +56,7 @@ class Case:
 
     @property
     def reigns(self) -> list[Reign]:
-        found: list[Reign] = []
-        for event in self.history:
-            if event.kind not in ("defined", "removed"):
-                continue
-            if found and found[-1].until is None:
-                found[-1] = replace(found[-1], until=event.at, ended_by=event)
-            if event.kind == "defined":
-                trigger = trigger_from_json(event.trigger) if event.trigger else None
-                found.append(Reign(trigger, event.since))
-        return found
+        return reigns_of(self.history)
 
     def due_in(self, start: datetime, width: timedelta) -> datetime | None:
         """The first fire the calendars owed in this stretch."""

@@ -1,39 +1,50 @@
-"""Your own scheduler in virtual time: a year of fires in seconds, with your real jobs.
+"""Your own scheduler in virtual time: a year of fires in a fraction of a second, with your real jobs.
 
-    with virtual(scheduler, start=datetime(2026, 3, 28, tzinfo=UTC)) as time:
-        time.advance(days=2)
-        assert [fire.state for fire in time.fires("report")] == ["succeeded", "succeeded"]
+    with virtual(scheduler, start=datetime(2026, 3, 28, tzinfo=UTC)) as t:
+        t.advance(days=2)
+        t.assert_ran("report", times=2)
 
-Jobs run inline: coroutines share the virtual loop, where `asyncio.sleep` takes no real time; functions run to
-their end while time stands still.
+Time stands still until you advance it. Jobs run inline: coroutines share the virtual loop, where `asyncio.sleep`
+takes no real time; functions run to their end while time stands still.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from fencepost.audit import Report, audit
 from fencepost.clock import seconds
+from fencepost.errors import UsageError
 from fencepost.host import InlineHost
-from fencepost.model import FireRecord, State
+from fencepost.model import FireRecord, Json, State
 from fencepost.replica import Identity, Replica
 from fencepost.scheduler import Scheduler
+from fencepost.settings import did_you_mean
 from fencepost.store.base import FireQuery
 from fencepost.store.memory import MemoryStore
 from fencepost.testing.world import EPOCH, Process, World
+from fencepost.triggers import as_utc
 
 T = TypeVar("T")
+Job = Callable[..., Any] | str
+"""A job: its function, or its id."""
 
-# Nothing fails here, so heartbeats can be rare; a virtual year would otherwise have three million of them.
+# Nothing fails here, so heartbeats can be rare: they would be most of what happens in a year. And nothing is
+# forgotten, so that all of it can be looked at afterwards.
 PATIENT: dict[str, Any] = {
-    "heartbeat": timedelta(hours=1),
-    "leader_ttl": timedelta(hours=3),
-    "run_ttl": timedelta(hours=3),
-    "horizon": timedelta(hours=6),
+    "heartbeat": timedelta(hours=12),
+    "leader_ttl": timedelta(days=1),
+    "run_ttl": timedelta(days=1),
+    "horizon": timedelta(days=14),
+    "retention": timedelta(days=36_500),
 }
+
+SHOWN = 20
+"""Rows of the ledger that a failed assertion shows."""
 
 
 class WorldClock:
@@ -54,14 +65,35 @@ class VirtualTime:
 
     def __init__(self, scheduler: Scheduler, start: datetime) -> None:
         self.scheduler = scheduler
-        self.world = World(start)
+        self.world = World(as_utc(start, "start"))
         self.store = MemoryStore(WorldClock(self.world))
         self._process = Process(self.world, "virtual")
         self.replica: Replica | None = None
 
+    # --- time -------------------------------------------------------------------------------------------
+
     @property
     def now(self) -> datetime:
         return self.world.datetime()
+
+    def advance(self, amount: timedelta | None = None, **parts: float) -> None:
+        """Let time pass: `advance(hours=25)`, `advance(timedelta(days=1))`. What is due meanwhile runs."""
+        self._run_until(self.world.now + seconds(timedelta(**parts) if amount is None else amount))
+
+    def advance_to(self, moment: datetime) -> None:
+        """Let time pass until then; what is due at that very moment has started."""
+        self._run_until(seconds(as_utc(moment, "moment") - self.world.start))
+
+    def _run_until(self, when: float) -> None:
+        if when < self.world.now:
+            raise UsageError(
+                f"it is {self.now} here, and time does not run backwards; advance to a later time"
+            )
+        self.world.run_until(when)
+        for error in self._process.errors:
+            raise AssertionError(f"an unexpected error in the loops: {error}")
+
+    # --- the scheduler ----------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Take part. Done by `virtual`; call it again after `stop` to see what a downtime does."""
@@ -73,21 +105,74 @@ class VirtualTime:
         self.do(self.replica.drain())
         self.replica = None
 
-    def advance(self, amount: timedelta | None = None, **parts: float) -> None:
-        """Let time pass: `advance(hours=25)`, `advance(timedelta(days=1))`."""
-        self.world.run_until(self.world.now + seconds(amount or timedelta(**parts)))
-        for error in self._process.errors:
-            raise AssertionError(f"an unexpected error in the loops: {error}")
+    def trigger(
+        self, job: Job, args: Mapping[str, Json] | None = None, *, timeout: float = 86_400.0
+    ) -> FireRecord:
+        """Run it by hand, let time pass until it has ended, and say how. `TimeoutError` after so many virtual
+        seconds."""
+
+        async def run() -> FireRecord:
+            handle = await self.scheduler.trigger(job, args=args)
+            return await handle.wait(timeout)
+
+        return self.do(run())
+
+    def pause(self, job: Job, *, reason: str = "", until: datetime | None = None) -> None:
+        self.do(self.scheduler.pause(job, reason=reason, until=until))
+
+    def resume(self, job: Job) -> None:
+        self.do(self.scheduler.resume(job))
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine here, for instance `time.do(scheduler.trigger("report"))`."""
+        """Run a coroutine here, for instance `t.do(scheduler.remove("report"))`."""
         return self._process.run_until_complete(work)
 
-    def fires(self, job_id: str | None = None, state: State | str | None = None) -> list[FireRecord]:
+    # --- what happened ----------------------------------------------------------------------------------
+
+    def fires(self, job: Job | None = None, state: State | str | None = None) -> list[FireRecord]:
         """The ledger, oldest first. Fires still to come are not in it."""
         states = (State(state),) if state else ()
-        found = self.do(self.store.find_fires(FireQuery(job_id=job_id, states=states, limit=10**9)))
+        id = None if job is None else self._id(job)
+        found = self.do(self.store.find_fires(FireQuery(job_id=id, states=states, limit=10**9)))
         return [fire for fire in reversed(found) if fire.due_at <= self.now]
+
+    def ran(self, job: Job) -> list[FireRecord]:
+        """Those that ran to their end, well or not."""
+        return [fire for fire in self.fires(job) if fire.state in (State.SUCCEEDED, State.FAILED)]
+
+    def assert_ran(
+        self, job: Job, times: int | None = None, at: datetime | Sequence[datetime] | None = None
+    ) -> None:
+        """It ran and succeeded: so many times; for these due times and no others. Without either, at least once."""
+        ran = self.ran(job)
+        if failed := [fire for fire in ran if fire.state is State.FAILED]:
+            error = (failed[0].error or "").strip().rpartition("\n")[2]
+            raise self._otherwise(job, f"failed at {_shown(failed[0].due_at)}: {error}")
+        if at is not None:
+            expected = [as_utc(moment, "at") for moment in ([at] if isinstance(at, datetime) else at)]
+            if [fire.due_at for fire in ran if fire.scheduled] != expected:
+                raise self._otherwise(job, f"did not run at {', '.join(map(_shown, expected))} and only then")
+        if len(ran) != times if times is not None else not ran:
+            wanted = "at all" if times is None else f"{times} times"
+            raise self._otherwise(job, f"ran {len(ran)} times, not {wanted}")
+
+    def audit(self) -> Report:
+        """Whether all that was due since the start is accounted for once (see `fencepost.audit`)."""
+        return self.do(audit(self.store, since=self.world.start, retention=PATIENT["retention"]))
+
+    def _id(self, job: Job) -> str:
+        """A name with a typo would otherwise be a job that never ran."""
+        id = self.scheduler._id_of(job)
+        if id not in self.store.state.jobs_by_id:
+            raise UsageError(f"there is no job {id!r} here{did_you_mean(id, self.store.state.jobs_by_id)}")
+        return id
+
+    def _otherwise(self, job: Job, what: str) -> AssertionError:
+        rows = self.fires(job)
+        told = [f"    {_shown(fire.due_at)} {fire.state}{_because(fire)}" for fire in rows[-SHOWN:]]
+        head = f"the last {SHOWN} of {len(rows)} rows" if len(rows) > SHOWN else "the ledger"
+        ledger = "\n".join([f"{head}:", *told]) if rows else "nothing was due"
+        return AssertionError(f"{self._id(job)} {what}; it is {_shown(self.now)}; {ledger}")
 
     async def _start(self) -> None:
         settings = self.scheduler.settings
@@ -102,12 +187,15 @@ class VirtualTime:
             )
         finally:
             self.scheduler.settings = settings
+        for service in (self.replica.declarer, self.replica.watcher, self.replica.settler):
+            service.longest = seconds(PATIENT["retention"])  # they have nothing to do unless they are woken
         self.replica.begin()
         await self.replica.ready()
 
 
 @contextmanager
 def virtual(scheduler: Scheduler, start: datetime = EPOCH) -> Iterator[VirtualTime]:
+    """The scheduler in virtual time, from `start` on. Its own store is left alone: the ledger here begins empty."""
     time = VirtualTime(scheduler, start)
     time.start()
     try:
@@ -116,3 +204,12 @@ def virtual(scheduler: Scheduler, start: datetime = EPOCH) -> Iterator[VirtualTi
         if time.replica is not None:
             time.stop()
         scheduler.forget_replica()
+
+
+def _shown(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def _because(fire: FireRecord) -> str:
+    many = f", {fire.count} fires through {_shown(fire.last_due)}" if fire.count > 1 else ""
+    return (f": {fire.why}" if fire.why else "") + many

@@ -1,0 +1,94 @@
+"""What an audit says: how many fires were due, what became of them, and what is wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from fencepost.model import JobEvent, State
+
+MOST_LISTED = 1000
+"""Findings of one kind, and events, that are listed. All are counted."""
+
+
+class Kind(StrEnum):
+    """What can be wrong."""
+
+    UNACCOUNTED = "unaccounted"
+    """Due, and in no row of the ledger."""
+    DOUBLED = "doubled"
+    """In two rows, or run again before the earlier run had ended."""
+    OUTSIDE = "outside"
+    """In the ledger, and in no calendar."""
+    PAUSE_IGNORED = "pause_ignored"
+    """Claimed although the job was paused."""
+    TOKENS = "tokens"
+    """A fencing token that does not increase."""
+    OVERDUE = "overdue"
+    """Due for longer than `misfire_after`, and nobody has decided it. The ledger is sound, but nobody works."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    kind: Kind
+    job_id: str
+    due_at: datetime
+    why: str
+    key: str | None = None
+    """Of the row, if there is one."""
+    last_due_at: datetime | None = None
+    count: int = 1
+    """Fires it concerns, from `due_at` to `last_due_at`."""
+
+
+@dataclass
+class Report:
+    now: datetime
+    since: datetime
+    until: datetime
+    """Fires with since <= due < until were looked at."""
+    kept_since: datetime
+    """What was due before may have been forgotten by now, and is never looked at."""
+    tzdata: str
+    lost_through: datetime | None = None
+    """When the store was last found to have lost data. What it had acknowledged before may be missing, and
+    is in no row that could be looked at."""
+    jobs: int = 0
+    manual: int = 0
+    """Fires triggered by hand. They are in no calendar, but are checked for doubled runs and their tokens."""
+    expected: int = 0
+    """Fires that were due."""
+    pending: int = 0
+    """Not final, and rightly so: due just now, running, queued, waiting to be run again, or held back."""
+    states: Counter[State] = field(default_factory=Counter)
+    """Of the fires that were due and are final."""
+    findings: dict[Kind, list[Finding]] = field(default_factory=lambda: {kind: [] for kind in Kind})
+    found: Counter[Kind] = field(default_factory=Counter)
+    """Fires concerned, also beyond those listed."""
+    events: list[JobEvent] = field(default_factory=list)
+    """Definitions, pauses and removals in the window, by job."""
+    events_found: int = 0
+    forgotten: dict[str, datetime] = field(default_factory=dict)
+    """Jobs whose history is known only after this moment, in the window. What was due before cannot be worked
+    out, so those rows are not compared with a calendar."""
+
+    @property
+    def clean(self) -> bool:
+        return not self.found.total()
+
+    @property
+    def ran(self) -> int:
+        return self.states[State.SUCCEEDED] + self.states[State.FAILED]
+
+    def find(self, finding: Finding) -> None:
+        self.found[finding.kind] += finding.count
+        if len(self.findings[finding.kind]) < MOST_LISTED:
+            self.findings[finding.kind].append(finding)
+
+    def note(self, events: Sequence[JobEvent]) -> None:
+        within = [event for event in events if self.since <= event.at < self.until]
+        self.events_found += len(within)
+        self.events += within[: MOST_LISTED - len(self.events)]

@@ -1,0 +1,227 @@
+"""`fencepost audit`: is every fire that was due accounted for exactly once?"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from fencepost.audit import Finding, Kind, Report
+from fencepost.audit import audit as make_audit
+from fencepost.audit.pages import Progress as Told
+from fencepost.cli.output import emit, facts, length, note, say, table, when
+from fencepost.cli.shapes import Shape, event_shape, time
+from fencepost.cli.source import Source, json_option, no_such_job, takes
+from fencepost.cli.times import ago
+from fencepost.model import State
+from fencepost.store.base import Store
+from fencepost.triggers import iso
+
+SHOWN = 50
+"""Findings of each kind that are shown; --json has up to a thousand."""
+
+MEANS = {
+    Kind.UNACCOUNTED: "in no row of the ledger",
+    Kind.DOUBLED: "in two rows, or run twice",
+    Kind.OUTSIDE: "in the ledger, but in no calendar",
+    Kind.PAUSE_IGNORED: "claimed although the job was paused",
+    Kind.TOKENS: "with a token that does not increase",
+    Kind.OVERDUE: "due, and decided by nobody",
+}
+
+
+@click.command()
+@takes()
+@click.option("--since", help="Fires due at or after this ISO time, or so long ago: 2h. Default: 24h.")
+@click.option("--until", help="Fires due before this ISO time, or so long ago. Default: now.")
+@click.option("--job", help="Only this job.")
+@json_option
+def audit(
+    words: tuple[str, ...],
+    url: str | None,
+    namespace: str | None,
+    since: str | None,
+    until: str | None,
+    job: str | None,
+    as_json: bool,
+) -> int:
+    """Check that every fire that was due is accounted for once.
+
+    What was due is worked out again from the recorded history of the jobs, and compared with the ledger. Exits 1
+    and lists what is wrong.
+    """
+    source = Source.of(words, (), url, namespace)
+    asked: list[datetime] = []
+
+    async def look(store: Store, told: Told | None) -> Report:
+        now = (await store.roster()).now
+        if job is not None and not await store.history(job):
+            raise await no_such_job(store, job)
+        asked.extend([ago(since, now, "--since")] if since else [])
+        return await make_audit(
+            store,
+            since=asked[0] if asked else None,
+            until=ago(until, now, "--until") if until else None,
+            job_id=job,
+            retention=source.settings.retention,
+            progress=told,
+        )
+
+    with _progress() as told:
+        report = source.ask(lambda store: look(store, told))
+    if asked and asked[0] < report.since:
+        kept = length(source.settings.retention)
+        note(f"the ledger keeps {kept}: only what was due from {when(report.since)} on was checked")
+    if report.lost_through is not None and report.lost_through >= report.since:
+        note(
+            f"the store lost data before {when(report.lost_through)}: what it has forgotten cannot be checked"
+        )
+    _note_forgotten(report)
+    if as_json:
+        emit(_shape(report))
+    else:
+        _tell(report, source.scheduler.store_name)
+    return 0 if report.clean else 1
+
+
+@contextmanager
+def _progress() -> Iterator[Told | None]:
+    """A bar for people who wait; nothing where nobody looks."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def told(what: str, done: int, total: int | None) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        yield told
+
+
+def _note_forgotten(report: Report) -> None:
+    if report.forgotten:
+        names = ", ".join(sorted(report.forgotten)[:5]) + (", …" if len(report.forgotten) > 5 else "")
+        note(
+            f"the history of {len(report.forgotten)} jobs ({names}) is not kept as far back as the window: their "
+            "earlier fires were not compared with a calendar"
+        )
+
+
+# --- for people -----------------------------------------------------------------------------------------
+
+
+def _tell(report: Report, store: str) -> None:
+    kinds = Counter(event.kind for event in report.events)
+    changes = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    more = f" (of the first {len(report.events)})" if report.events_found > len(report.events) else ""
+    facts(
+        [
+            ("store", store),
+            (
+                "window",
+                f"{when(report.since)} to {when(report.until)}, {length(report.until - report.since)}",
+            ),
+            ("zones", f"tzdata {report.tzdata}"),
+            ("jobs", report.jobs),
+            ("history", f"{changes}{more}" if changes else "unchanged in the window"),
+            ("due", report.expected),
+            *((name, count) for name, count in _fates(report).items() if count),
+            ("by hand", report.manual or None),
+        ]
+    )
+    rows = [finding for kind in Kind for finding in report.findings[kind][:SHOWN]]
+    if rows:
+        table(("fire", "what", "fires", "why"), map(_row, rows))
+    say(_verdict(report, len(rows)))
+
+
+def _fates(report: Report) -> dict[str, int]:
+    return {
+        "ran": report.ran,
+        **{state.value: report.states[state] for state in NEVER_ENDED},
+        "pending": report.pending,
+    }
+
+
+NEVER_ENDED = (State.SKIPPED, State.MISSED, State.LOST, State.CANCELLED)
+
+
+def _row(finding: Finding) -> tuple[Any, ...]:
+    why = finding.why
+    if finding.count > 1:
+        why += f"; {finding.count} fires through {when(finding.last_due_at)}"
+    return finding.key or f"{finding.job_id}@{iso(finding.due_at)}", finding.kind, finding.count, why
+
+
+def _verdict(report: Report, shown: int) -> str:
+    if report.clean:
+        open_ = f", {report.pending} of them not final yet" if report.pending else ""
+        return f"Every fire that was due is accounted for once{open_}."
+    wrong = "; ".join(f"{report.found[kind]} {MEANS[kind]}" for kind in Kind if report.found[kind])
+    listed = sum(map(len, report.findings.values()))
+    more = f" Shown are {shown} of {listed} findings: --json lists them." if listed > shown else ""
+    remedy = ""
+    if report.found[Kind.OVERDUE]:
+        remedy = (
+            " Start a replica, or see `fencepost status`: what is overdue waits for somebody to decide it."
+        )
+    if report.found.keys() - {Kind.OVERDUE}:
+        remedy += " The ledger is not sound: keep a copy of the store before anything else."
+    return f"Not every fire is accounted for once: {wrong}.{more}{remedy}"
+
+
+# --- for programs ---------------------------------------------------------------------------------------
+
+
+def _shape(report: Report) -> Shape:
+    return {
+        "clean": report.clean,
+        "now": iso(report.now),
+        "since": iso(report.since),
+        "until": iso(report.until),
+        "kept_since": iso(report.kept_since),
+        "tzdata": report.tzdata,
+        "data_lost_through": time(report.lost_through),
+        "jobs": report.jobs,
+        "manual": report.manual,
+        "expected": report.expected,
+        **_fates(report),
+        "found": {kind.value: report.found[kind] for kind in Kind},
+        **{kind.value: [_finding_shape(finding) for finding in report.findings[kind]] for kind in Kind},
+        "history": [{"job_id": event.job_id, **event_shape(event)} for event in report.events],
+        "history_found": report.events_found,
+        "history_known_after": {id: time(moment) for id, moment in sorted(report.forgotten.items())},
+    }
+
+
+def _finding_shape(finding: Finding) -> Shape:
+    return {
+        "key": finding.key,
+        "job_id": finding.job_id,
+        "due_at": iso(finding.due_at),
+        "last_due_at": iso(finding.last_due_at or finding.due_at),
+        "count": finding.count,
+        "why": finding.why,
+    }
