@@ -38,7 +38,7 @@ sim: $(VENV)/.dev ## Simulate faults: SEEDS=500 schedules, or SEED=17 for one wi
 mutants: $(VENV)/.dev ## Break the protocol on purpose; each break must be noticed
 	$(PY) -m fencepost.testing.mutants
 
-soak: $(VENV)/.dev ## Real processes under load and faults: STORE=sqlite|file|all SECONDS=60
+soak: $(VENV)/.dev ## Real processes under load and faults: STORE=sqlite|file|valkey|postgres|all SECONDS=60
 	$(PY) -m soak.run --store $(or $(STORE),all) --seconds $(or $(SECONDS),60)
 
 bench: $(VENV)/.dev ## Measure on this machine: rate, lateness, registration, idle (ARGS=--quick is shorter)

@@ -21,16 +21,17 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from soak.places import EMBEDDED, SERVERS, STORES, Place, missing, place, tags
 
-from fencepost.errors import ConfigurationError
-from fencepost.store.urls import store_from_url
 from tests.cluster.harness import Cluster, Process, Verdict
+from tests.servers import cut_after
 
-STORES = ("sqlite", "file")
 TTL = 2.0
 SETTINGS: dict[str, Any] = {"leader_ttl": TTL, "run_ttl": TTL, "heartbeat": 0.5}
-LOAD: dict[str, Any] = {"jobs": 200, "period": 10.0, "body": 0.2, "kind": "mixed"}
-"""20 fires a second. No job is due again before a run of its that was cut off is settled."""
+LOAD: dict[str, Any] = {"period": 10.0, "body": 0.2, "kind": "mixed", "slots": 30}
+"""No job is due again before a run of its that was cut off is settled."""
+RATES = {"sqlite": 20, "file": 20}
+"""Fires a second; 100 on servers."""
 LATEST = {"clock steps": None, "rolling restart": 0.5}
 """Seconds by which a start may be late; elsewhere one."""
 
@@ -45,14 +46,15 @@ class Stage:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--store", choices=[*STORES, "all"], default="all")
+    parser.add_argument("--store", choices=[*STORES, "all", "embedded", "servers"], default="all")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each stage")
     parser.add_argument("--stage", choices=STAGES, help="this one alone")
     options = parser.parse_args()
     stages: list[Stage] = []
-    for store in STORES if options.store == "all" else [options.store]:
+    groups = {"all": STORES, "embedded": EMBEDDED, "servers": tuple(SERVERS)}
+    for store in groups.get(options.store, (options.store,)):
         with tempfile.TemporaryDirectory(prefix="fencepost-soak-") as folder:
-            reason = missing(url_of(store, Path(folder)))
+            reason = missing(store, Path(folder))
         if reason:
             print(f"{store}: skipped, {reason}", flush=True)
             continue
@@ -66,15 +68,17 @@ def main() -> int:
     return 0 if stages and not any(stage.violations for stage in stages) else 1
 
 
-def carry_out(
-    store: str, name: str, run: Callable[[str, Path, float], Iterator[Verdict | str]], seconds: float
-) -> Stage | None:
+Told = Iterator[Verdict | str]
+Run = Callable[[Place, float], Told]
+
+
+def carry_out(store: str, name: str, run: Run, seconds: float) -> Stage | None:
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="fencepost-soak-") as folder:
-        violations: list[str] = []
-        verdict: Verdict | None = None
+    violations: list[str] = []
+    verdict: Verdict | None = None
+    with tempfile.TemporaryDirectory(prefix="fencepost-soak-") as folder, place(store, Path(folder)) as where:
         try:
-            for told in run(url_of(store, Path(folder)), Path(folder), seconds):
+            for told in run(where, seconds):
                 if isinstance(told, Verdict):
                     verdict = told
                     violations += told.violations(latest=LATEST.get(name, 1.0))
@@ -86,16 +90,22 @@ def carry_out(
                     print(f"{store}, {name}: {time.monotonic() - begun:5.1f} s  {told}", flush=True)
         except AssertionError as error:
             violations.append(str(error))
-        return Stage(store, name, verdict or Verdict(), violations)
+    return Stage(store, name, verdict or Verdict(), violations)
+
+
+def cluster_at(where: Place, rate: int | None = None, **options: Any) -> Cluster:
+    rate = rate or RATES.get(where.store, 100)
+    load = {**LOAD, "jobs": round(rate * LOAD["period"])}
+    return Cluster(where.url, where.folder, reader_url=where.direct, **load, **SETTINGS, **options)
 
 
 # --- the stages -------------------------------------------------------------------------------------------
 
 
-def calm(url: str, folder: Path, seconds: float) -> Iterator[Verdict | str]:
-    with Cluster(url, folder, **LOAD, **SETTINGS) as cluster:
+def calm(where: Place, seconds: float) -> Told:
+    with cluster_at(where) as cluster:
         cluster.start(3)
-        yield f"three processes, {seconds:.0f} s, 20 fires a second"
+        yield f"three processes, {seconds:.0f} s"
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(10.0, left))
@@ -103,8 +113,8 @@ def calm(url: str, folder: Path, seconds: float) -> Iterator[Verdict | str]:
         yield from ended(cluster)
 
 
-def faults(url: str, folder: Path, seconds: float) -> Iterator[Verdict | str]:
-    with Cluster(url, folder, **LOAD, **SETTINGS) as cluster:
+def faults(where: Place, seconds: float) -> Told:
+    with cluster_at(where) as cluster:
         cluster.start(3)
         pause = max(2.0, (seconds - 3 * TTL) / 5)
         time.sleep(pause)
@@ -121,13 +131,16 @@ def faults(url: str, folder: Path, seconds: float) -> Iterator[Verdict | str]:
         time.sleep(pause)
         yield from stop_and_go(cluster)
         time.sleep(pause)
+        if where.server is not None:
+            where.server.restart()
+            yield "the server has been restarted"
+            time.sleep(pause)
         yield from ended(cluster)
 
 
-def rolling_restart(url: str, folder: Path, seconds: float) -> Iterator[Verdict | str]:
+def rolling_restart(where: Place, seconds: float) -> Told:
     """Each of three processes is stopped gracefully and replaced, in turn, five times over."""
-    load = {**LOAD, "jobs": 500, "slots": 30, "anchor": time.time() + 5}  # 50 fires a second
-    with Cluster(url, folder, **load, **SETTINGS) as cluster:
+    with cluster_at(where, rate=50, anchor=time.time() + 5) as cluster:
         cluster.start(3)
         time.sleep(8)
         for number in range(1, 6):
@@ -143,6 +156,24 @@ def rolling_restart(url: str, folder: Path, seconds: float) -> Iterator[Verdict 
             yield told
 
 
+def lost_replies(where: Place, seconds: float) -> Told:
+    """Every third reply to a claim and every fifth to a settle is cut off after the server has committed."""
+    if where.proxy is None:
+        yield "skipped, there is no network"
+        return
+    claim, settle = tags(where.store)
+    claims = where.proxy.rule(cut_after, claim, every=3)
+    settles = where.proxy.rule(cut_after, settle, every=5)
+    with cluster_at(where) as cluster:
+        cluster.start(3)
+        time.sleep(seconds)
+        yield f"cut off: {claims.done} replies to claims, {settles.done} to settles"
+        where.proxy.clear()
+        if not claims.done or not settles.done:
+            yield "violation: nothing was cut off"
+        yield from ended(cluster)
+
+
 def stop_and_go(cluster: Cluster) -> Iterator[str]:
     leader, term = cluster.leader(), cluster.roster().leader.term
     stopped = time.monotonic()
@@ -156,16 +187,19 @@ def stop_and_go(cluster: Cluster) -> Iterator[str]:
     yield "the resumed leader has stepped down"
 
 
-def clock_steps(url: str, folder: Path, seconds: float) -> Iterator[Verdict | str]:
+def clock_steps(where: Place, seconds: float) -> Told:
     """The clock goes forward by 8 s, back, back by another 5 s, and forward again, all within half a minute.
     What was due in a stretch that comes twice ran the first time."""
-    shim = compiled(folder)
+    if where.server is not None:
+        yield "skipped, due times and leases are judged by the server's clock"
+        return
+    shim = compiled(where.folder)
     if shim is None:
         yield "skipped, no C compiler (cc)"
         return
-    with stepping(folder) as step:
-        env = {"LD_PRELOAD": str(shim), "SKEW_FILE": str(folder / "skew")}
-        with Cluster(url, folder, env=env, **LOAD, **SETTINGS) as cluster:
+    with stepping(where.folder) as step:
+        env = {"LD_PRELOAD": str(shim), "SKEW_FILE": str(where.folder / "skew")}
+        with cluster_at(where, env=env) as cluster:
             cluster.start(3)
             before = cluster.roster()
             for offset, length in ((0, 5), (8, 5), (0, 9), (-5, 6), (0, 7)):
@@ -188,7 +222,7 @@ def fences(processes: list[Process]) -> Iterator[str]:
                 yield f"violation: {line}"
 
 
-def ended(cluster: Cluster) -> Iterator[Verdict | str]:
+def ended(cluster: Cluster) -> Told:
     verdict = cluster.finish(patience=2 * TTL + 3)
     for process in cluster.processes:
         if "Traceback" in process.told():
@@ -198,19 +232,6 @@ def ended(cluster: Cluster) -> Iterator[Verdict | str]:
 
 
 # --- what they need -----------------------------------------------------------------------------------------
-
-
-def url_of(store: str, folder: Path) -> str:
-    return f"sqlite:///{folder}/soak.db" if store == "sqlite" else f"file://{folder}/store"
-
-
-def missing(url: str) -> str | None:
-    """Why there is no such store here; None if there is."""
-    try:
-        store_from_url(url)
-    except ConfigurationError as error:
-        return str(error)
-    return None
 
 
 def compiled(folder: Path) -> Path | None:
@@ -261,7 +282,13 @@ def show(stages: list[Stage]) -> None:
             print(f"{stage.store}, {stage.name}: {violation}")
 
 
-STAGES = {"calm": calm, "faults": faults, "clock steps": clock_steps, "rolling restart": rolling_restart}
+STAGES: dict[str, Run] = {
+    "calm": calm,
+    "faults": faults,
+    "clock steps": clock_steps,
+    "rolling restart": rolling_restart,
+    "lost replies": lost_replies,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

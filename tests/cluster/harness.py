@@ -74,7 +74,7 @@ class Reader:
     """A store object of our own, on a loop of its own: what anybody could see from outside."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
+        self.url = url
         self._runner = asyncio.Runner()
         self._store: Store | None = None
         self.refused = 0
@@ -86,7 +86,7 @@ class Reader:
         while True:
             try:
                 if self._store is None:
-                    self._store = store_from_url(self._url)
+                    self._store = store_from_url(self.url)
                     self._runner.run(self._store.open())
                 return self._runner.run(question(self._store))
             except StoreUnavailable:
@@ -126,6 +126,7 @@ class Cluster:
         url: str,
         folder: Path,
         *,
+        reader_url: str | None = None,
         jobs: int = 0,
         period: float = 1.0,
         spread: float | None = None,
@@ -137,7 +138,8 @@ class Cluster:
         env: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
-        """`settings`: the scheduler's, as `leader_ttl=2`."""
+        """`reader_url`: the store as we look at it, if the processes go another way. `settings`: the scheduler's, as
+        `leader_ttl=2`."""
         self.url = url
         self.folder = folder
         self.log = folder / "runs.log"
@@ -146,7 +148,7 @@ class Cluster:
         self.caught = 0
         self.replicas: dict[str, int] = {}
         """Which process a replica is, as far as seen."""
-        self.reader = Reader(url)
+        self.reader = Reader(reader_url or url)
         self.anchor = float(int(time.time())) if anchor is None else anchor
         self._scheduler: Scheduler | None = None
         self._env = {
@@ -282,7 +284,7 @@ class Cluster:
     def trigger(self, job_id: str) -> str:
         """From this process, which takes no part; the key of the fire."""
         if self._scheduler is None:
-            self._scheduler = Scheduler(store=self.url)
+            self._scheduler = Scheduler(store=self.reader.url)
         return self._scheduler.sync.trigger(job_id).key
 
     def wait_for(self, condition: Callable[[], T | None], seconds: float, what: str) -> T:
@@ -335,7 +337,7 @@ class Cluster:
         return self.verdict(until)
 
     def verdict(self, until: datetime) -> Verdict:
-        reader = Reader(self.url)
+        reader = Reader(self.reader.url)
         try:
             return self._judge(reader, until)
         finally:

@@ -1,0 +1,66 @@
+"""Where a soak's store is: a file of the machine, or a server of its own behind a proxy that can do harm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fencepost.errors import ConfigurationError
+from fencepost.store.urls import store_from_url
+from tests.servers import Proxy, Server, ServerMissing, postgres, redis, valkey
+
+EMBEDDED = ("sqlite", "file")
+SERVERS: Mapping[str, Callable[..., Server]] = {
+    "valkey": lambda **options: valkey(appendonly=True, appendfsync="always", **options),
+    "redis": lambda **options: redis(appendonly=True, appendfsync="always", **options),
+    "postgres": lambda **options: postgres(18, **options),
+    "postgres16": lambda **options: postgres(16, **options),
+}
+STORES = (*EMBEDDED, *SERVERS)
+
+
+@dataclass(frozen=True)
+class Place:
+    store: str
+    folder: Path
+    url: str
+    """For the replicas."""
+    direct: str
+    """For who watches: past the proxy."""
+    server: Server | None = None
+    proxy: Proxy | None = None
+
+
+@contextmanager
+def place(store: str, folder: Path, **options: Any) -> Iterator[Place]:
+    if store == "sqlite":
+        url = f"sqlite:///{folder}/soak.db"
+        yield Place(store, folder, url, url)
+    elif store == "file":
+        url = f"file://{folder}/store"
+        yield Place(store, folder, url, url)
+    else:
+        with SERVERS[store](**options) as server, Proxy(server.url) as proxy:
+            yield Place(store, folder, proxy.url, server.url, server, proxy)
+
+
+def missing(store: str, folder: Path) -> str | None:
+    """Why there is no such store here; None if there is."""
+    try:
+        with place(store, folder) as found:
+            store_from_url(found.url)
+    except (ConfigurationError, ServerMissing) as error:
+        return str(error)
+    return None
+
+
+def tags(store: str) -> tuple[bytes, bytes]:
+    """By which bytes a claim and a settle are told from other requests on their way."""
+    if store in ("valkey", "redis"):
+        from fencepost.store.redis.scripts import CLAIM, SETTLE
+
+        return CLAIM.sha.encode(), SETTLE.sha.encode()
+    return b"fencepost:claim", b"fencepost:settle"
