@@ -13,7 +13,7 @@ log = logging.getLogger("fencepost")
 
 BATCH = 500
 """Jobs planned in one go."""
-ROWS = 1_000
+ROWS = 150
 """Rows written in one step, about: a longer one would keep others from claiming."""
 SOONEST = 0.02
 

@@ -278,6 +278,11 @@ NEXT = (
 )
 
 
+_AS_PLANNED = (True, "pending", None, None)
+_BLANK = (0, None, 0, 0, 0, 0, None, None, None, False, None)
+"""The columns of a planned fire before and after those that it has."""
+
+
 def _micros(when: datetime | None) -> int | None:
     return None if when is None else micros(when)
 
@@ -331,6 +336,16 @@ def _only_attempt(fire: FireRecord) -> tuple[Attempt, ...]:
 
 
 def _row(fire: FireRecord) -> tuple[Any, ...]:
+    if fire.scheduled and fire.state is State.PENDING:
+        return (
+            fire.key,
+            fire.job_id,
+            micros(fire.due_at),
+            *_AS_PLANNED,
+            fire.count,
+            _micros(fire.last_due_at),
+            *_BLANK,
+        )
     return (
         fire.key,
         fire.job_id,

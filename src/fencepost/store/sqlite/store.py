@@ -34,6 +34,10 @@ PATIENCE = 5.0
 ABOUT_REPLICAS = ("heartbeat", "leave", "roster", "sweep")
 """Steps that look at what replicas know."""
 
+COURTESY = 0.004
+"""Seconds of holding the write lock after which others are let at it for as long."""
+LONGEST_COURTESY = 0.006
+
 MOST_STEPS = 50
 """Steps in one transaction."""
 
@@ -69,6 +73,7 @@ class SqliteStore(LocalMirror):
         """Held during a transaction, and by whoever forks this process."""
         self._db: sqlite3.Connection | None = None
         self._pid = 0
+        self._locked_at = 0.0
         self._chance = random.Random()
         _all_stores.add(self)
 
@@ -121,13 +126,21 @@ class SqliteStore(LocalMirror):
 
     def _transact(self, steps: Sequence[Step]) -> list[Any]:
         with self._busy:
-            return self._in_transaction(steps)
+            begun = _patience.steady()
+            replies = self._in_transaction(steps)
+            held = _patience.steady() - max(begun, self._locked_at)
+        if held > COURTESY:
+            # The others look for the lock every few milliseconds. Whoever takes it again at once, as a planner with
+            # much to write does, would keep them from it.
+            time.sleep(min(held, LONGEST_COURTESY))
+        return replies
 
     def _in_transaction(self, steps: Sequence[Step]) -> list[Any]:
         db = self._connection()
         writes = any(step.writes for step in steps)
         try:
             self._patiently(db, "begin immediate" if writes else "begin")
+            self._locked_at = _patience.steady() if writes else float("inf")
             try:
                 if not writes:
                     # A plain begin takes no lock: the first look does, and may meet a writer.
