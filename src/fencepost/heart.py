@@ -76,7 +76,8 @@ class Heart(Service):
                 continue
             claim = held.get(run.key)
             if claim is None or claim.token != run.token:
-                run.fence()
+                if not run.is_over:  # what is being settled may have been: the answer to that will tell
+                    run.fence()
             else:
                 run.trust_until(sent + TRUSTED * replica.settings.run_ttl.total_seconds())
                 if claim.cancel_requested:

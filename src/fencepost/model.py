@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal, TypeVar
@@ -390,6 +390,16 @@ class FireRecord:
         return changed(self, attempts=(*self.attempts, attempt)[-MAX_ATTEMPTS_KEPT:], error=error)
 
 
+_BLANK = FireRecord("", "", datetime(1970, 1, 1, tzinfo=UTC))
+
+
+def planned_fire(
+    key: str, job_id: str, due_at: datetime, count: int, last_due_at: datetime | None
+) -> FireRecord:
+    """`FireRecord(…)`, several times as fast: most rows that are ever made are made here."""
+    return changed(_BLANK, key=key, job_id=job_id, due_at=due_at, count=count, last_due_at=last_due_at)
+
+
 def fire_key(job_id: str, due_at: datetime) -> str:
     """The frozen, derived key of a scheduled fire: two leaders planning it write the same row."""
     return f"{job_id}@{iso(due_at)}"
@@ -437,6 +447,8 @@ class Era:
     the store is known to have lost something."""
     lost_through: datetime | None = None
     """What was due by then may have run in a history that is gone."""
+    server: str = ""
+    """Which start of the server began it. That it began may be lost, too, and the next one has the same number."""
 
     @property
     def first_token(self) -> int:

@@ -40,6 +40,8 @@ from fencepost.worker import Worker
 log = logging.getLogger("fencepost")
 
 PUT_BATCH = 500
+REMEMBERED = 1_000
+"""Ended runs, so that a store that has lost data is not told that they never started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class Replica:
         self.targets_changed = False
         self._undeclared = list(jobs)
         self._declared: list[Job] = []
+        self._ended: dict[str, Update] = {}
+        """How the last runs ended, by their keys."""
         self._degraded = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = asyncio.Event()
@@ -194,11 +198,13 @@ class Replica:
             log.exception("%s: %s ended in a way that cannot be settled", self.id, run.key)
             update = Settle(run.key, run.token, State.FAILED, Reason.RAISED, repr(failure)[:500])
         if update is None:
+            self._remember(Settle(run.key, run.token, State.LOST, Reason.DATA_LOSS))
             self._forget(run)
         else:
             self.settler.put(update, lambda accepted: self._settled(run, update, accepted))
 
     def _settled(self, run: Run, update: Update, accepted: bool) -> None:
+        self._remember(update)
         if not accepted:
             run.fence()
         elif isinstance(update, Settle):
@@ -217,9 +223,17 @@ class Replica:
         self.worker.wake()
 
     def return_unstarted(self, claims: Sequence[tuple[str, int]]) -> None:
-        """Give back claims whose bodies never started here."""
+        """Give back claims whose bodies never started here. If one has run, then the store has forgotten how it
+        ended: it is told again."""
         for key, token in claims:
-            self.settler.put(GiveBack(key, token), lambda accepted: None)
+            ended = self._ended.get(key)
+            told = ended if ended is not None and ended.token == token else GiveBack(key, token)
+            self.settler.put(told, lambda accepted: None)
+
+    def _remember(self, ended: Update) -> None:
+        self._ended[ended.key] = ended
+        if len(self._ended) > REMEMBERED:
+            del self._ended[next(iter(self._ended))]
 
     def room(self) -> int:
         return max(0, self.settings.slots - len(self.runs) - self.host.detached)
@@ -290,10 +304,10 @@ class Replica:
             self.settler.wake()
 
     def backoff(self, failures: int) -> float:
-        """1 s, doubling, up to 60 s; but a replica that holds claims must not let them expire by waiting, and
-        none waits longer than two terms would last."""
+        """1 s, doubling, up to 60 s; but a replica that holds claims, or may without knowing, must not let them
+        expire by waiting, and none waits longer than two terms would last."""
         delay = min(60.0, 2 * self.settings.leader_ttl.total_seconds(), 2.0 ** min(failures - 1, 6))
-        if self.runs or not self.settler.is_empty:
+        if self.runs or not self.settler.is_empty or self.worker.is_asking:
             delay = min(delay, self.settings.heartbeat.total_seconds() / 2)
         return delay * self.chance.uniform(0.75, 1.0)
 

@@ -2,42 +2,48 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import replace
 
-from fencepost.model import Lease
-from fencepost.store.base import Seen
+from fencepost.model import Era
+from fencepost.store.base import Claim, Pulse, Seen
 
 
 class Testimony:
     def __init__(self, ttl: float) -> None:
         self._ttl = ttl
         self.seen = Seen()
-        self._incarnation: int | None = None
-        self._lost_through: datetime | None = None
+        self._era: Era | None = None
         self._claims_from = float("-inf")
 
     def told(self, steps: int) -> None:
         """By the reply to a claim or an update."""
         if steps > self.seen.steps:
-            self.seen = Seen(self.seen.incarnation, self.seen.term, steps)
+            self.seen = replace(self.seen, steps=steps)
 
-    def learn(self, lease: Lease, steps: int, steady: float) -> bool:
+    def claimed(self, claims: Sequence[Claim]) -> None:
+        """At some moment of the store's clock, which the claims tell."""
+        moments = [claim.fire.started_at for claim in claims if claim.fire.started_at is not None]
+        if moments:
+            self.seen = replace(self.seen, latest=max([*moments, self.seen.latest or moments[0]]))
+
+    def learn(self, pulse: Pulse, steady: float) -> bool:
         """From the answer to a beat: whether the store has lost data since the one before.
 
         While there is doubt about an incarnation nothing is claimed in it for one TTL of this replica's own
         clock, so that everybody who can be heard of has been.
         """
-        era, first = lease.era, self._incarnation is None
+        lease, era, before = pulse.leader, pulse.leader.era, self._era
+        same = before is not None and (era.incarnation, era.server) == (before.incarnation, before.server)
         if era.standing == "settled":
             self._claims_from = float("-inf")
-        elif era.incarnation != self._incarnation:
+        elif not same:
             self._claims_from = steady + self._ttl
-        lost = not first and era.lost_through != self._lost_through
-        self._incarnation, self._lost_through = era.incarnation, era.lost_through
-        newer = era.incarnation > self.seen.incarnation
-        term = lease.term if newer else max(lease.term, self.seen.term)
-        self.seen = Seen(era.incarnation, term, max(steps, self.seen.steps))
-        return lost
+        term = max(lease.term, self.seen.term) if same else lease.term
+        latest = max(pulse.now, self.seen.latest or pulse.now) if same else pulse.now
+        self.seen = Seen(era.incarnation, term, max(pulse.steps, self.seen.steps), era.server, latest)
+        self._era = era
+        return before is not None and not same and era.lost_through != before.lost_through
 
     def wait(self, steady: float) -> float:
         """Seconds until this replica may claim."""

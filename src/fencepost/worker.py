@@ -39,12 +39,18 @@ class Worker(Service):
         reply = await replica.store.claim_fires(attempt.request)
         self._open = None
         replica.testimony.told(reply.steps)
+        replica.testimony.claimed(reply.claims)
         self._take(attempt, reply)
         self.concluded = attempt.request.number
         if replica.room() == 0:
             return None if replica.term() is None else replica.settings.heartbeat.total_seconds()
         poll = replica.settings.horizon.total_seconds() / 2
         return poll if reply.wake_in is None else min(poll, reply.wake_in)
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether an attempt is open, which may have claimed something."""
+        return self._open is not None
 
     def give_up(self) -> None:
         """From now on nothing more is started; what an open attempt may have claimed is given back."""
@@ -59,8 +65,8 @@ class Worker(Service):
             return None
         # With no room the leader still asks, for none: somebody must decide what is late meanwhile.
         self.last_number += 1
-        incarnation = replica.testimony.seen.incarnation
-        request = ClaimRequest(replica.id, self.last_number, room, term, incarnation)
+        seen = replica.testimony.seen
+        request = ClaimRequest(replica.id, self.last_number, room, term, seen.incarnation, seen.server)
         return OpenAttempt(request, replica.clock.steady())
 
     def _take(self, attempt: OpenAttempt, reply: Claimed) -> None:

@@ -13,8 +13,8 @@ def test_no_promise_is_broken(first: int) -> None:
     for seed in range(first, first + 5):
         result = simulate(seed)
         assert not result.violations, f"seed {seed}, replay with: make sim SEED={seed}"
-        assert result.fires > 20
-        assert result.faults > 0
+        assert result.fires > 10
+        assert result.faults, "a seed without faults shows nothing"
 
 
 @pytest.mark.timeout(180)

@@ -41,7 +41,9 @@ async def test_the_comparison_takes_both_ways(tmp_path: Path, monkeypatch: pytes
     for name in ("put_plain_claims", "put_plain_ends", "_decide_job", "_update"):
         count(name)
     await some_seeds(tmp_path)
-    assert min(tally[name] for name in ("put_plain_claims", "put_plain_ends", "_decide_job", "_update")) > 20, tally
+    assert (
+        min(tally[name] for name in ("put_plain_claims", "put_plain_ends", "_decide_job", "_update")) > 20
+    ), tally
 
 
 @pytest.mark.parametrize(

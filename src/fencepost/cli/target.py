@@ -20,7 +20,9 @@ def load(target: str) -> Scheduler:
         return scheduler_from(Path(target))
     module_name, separator, attribute = target.partition(":")
     if not separator or not module_name or not attribute:
-        raise UsageError(f"target {target!r} must be module:attribute, as in app:scheduler, or fencepost.toml")
+        raise UsageError(
+            f"target {target!r} must be module:attribute, as in app:scheduler, or fencepost.toml"
+        )
     found: object = _module(module_name)
     for part in attribute.split("."):
         if not hasattr(found, part):

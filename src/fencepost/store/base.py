@@ -49,6 +49,8 @@ class Seen:
     term: int = 0
     steps: int = 0
     server: str = ""
+    latest: datetime | None = None
+    """By the store's clock. The one that goes on with less may be behind it."""
 
 
 @dataclass(frozen=True, slots=True)

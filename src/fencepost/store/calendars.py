@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from fencepost.clock import Moment
-from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Reason, Segment, State, changed, fire_key
+from fencepost.model import (
+    Gap,
+    JobEvent,
+    JobRecord,
+    Reason,
+    Segment,
+    State,
+    changed,
+    fire_key,
+    planned_fire,
+)
 from fencepost.store.base import ChangeJob, DueJobs, JobPut, Plan, PutJob
 from fencepost.store.decide import Closing
 from fencepost.store.ledger import Ledger, later
 from fencepost.store.rows import TargetRecord
 from fencepost.store.rules import ORPHANED_AFTER, definition_outcome
+from fencepost.triggers import LATEST
 
 MAX_GAPS_KEPT = 100
 
@@ -41,7 +52,8 @@ class Calendars(Ledger):
                 self._orphan(at, changed(target, orphaned=True))
 
     def _orphan(self, at: Moment, target: TargetRecord) -> None:
-        """Nobody has known this task for long: its jobs are kept and shown, but not planned any more."""
+        """Nobody has known this task for long: its jobs are kept and shown, but not planned any more. What is planned
+        ahead would fall due with nobody to decide it, so it goes back to the calendar."""
         self.put_target(target)
         for record in list(self.every_job(target.name)):
             for fire in self._view(at, record).due:
@@ -49,18 +61,25 @@ class Calendars(Ledger):
                 if fire.scheduled and record.paused_at(fire.due_at):
                     closing = Closing(fire, State.SKIPPED, Reason.PAUSED)
                 record = self._close(at, record, closing)
-            self._keep(at, record)
+            since = later(record, at.wall)
+            self.withdraw_planned(record.id, since)
+            segments = (
+                changed(each, cursor=since, next_at=since) if each.cursor > since else each
+                for each in record.segments
+            )
+            self._keep(at, changed(record, segments=tuple(segments)))
 
     # --- jobs ---------------------------------------------------------------------------------------
 
     def put_jobs(self, at: Moment, jobs: Sequence[PutJob]) -> tuple[JobPut, ...]:
-        self.preload(at.wall, jobs=[put.job.id for put in jobs])
-        live = [replica.id for replica in self.every_replica() if replica.expires > at.steady]
-        return tuple(self._put_job(at, put, live) for put in jobs)
+        self.preload(at.wall, jobs=[put.job.id for put in jobs], targets=[put.job.target for put in jobs])
+        replicas = {replica.id: replica.expires > at.steady for replica in self.every_replica()}
+        return tuple(self._put_job(at, put, replicas) for put in jobs)
 
-    def _put_job(self, at: Moment, put: PutJob, live: Sequence[str]) -> JobPut:
+    def _put_job(self, at: Moment, put: PutJob, replicas: Mapping[str, bool]) -> JobPut:
+        """`replicas`: whether each is live. One whose renewal is overdue at this very moment declares all the same."""
         job, existing = put.job, self.job(put.job.id)
-        outcome = definition_outcome(existing, put, live)
+        outcome = definition_outcome(existing, put, [id for id, live in replicas.items() if live])
         if outcome in ("exists", "older revision", "flip back"):
             return JobPut(job.id, outcome)
         if existing is None:
@@ -74,7 +93,7 @@ class Calendars(Ledger):
             job=job,
             fingerprint=job.fingerprint,
             revision=max((r for r in (existing.revision, put.revision) if r is not None), default=None),
-            declared_by=tuple(dict.fromkeys(each for each in (*declared, put.by) if each in live)),
+            declared_by=tuple(dict.fromkeys(each for each in (*declared, put.by) if each in replicas)),
             earlier=earlier,
         )
         if outcome != "unchanged":
@@ -90,10 +109,10 @@ class Calendars(Ledger):
         are due are facts and stay, and so does what the old calendar still owes before this moment: it is
         planned to its end first. The new one starts after the last fire decided, so that a moment on which
         both calendars agree is one fire, also where the store's clock has stepped back."""
-        since = later(record, at.wall)
+        since = self._takes_effect(at, record)
         self.withdraw_planned(record.id, since)
         version = record.version + 1
-        segments = self._ended(record.segments, at.wall)
+        segments = self._ended(record.segments, since)
         trigger = record.job.trigger.resolved(at.wall) if record.job.trigger else None
         if trigger is not None:
             segments = (*segments, Segment(version, trigger, cursor=since, next_at=since))
@@ -101,6 +120,16 @@ class Calendars(Ledger):
             JobEvent(record.id, at.wall, "defined", version, since, trigger.to_json() if trigger else None)
         )
         return changed(record, version=version, segments=segments, removed_at=None)
+
+    def _takes_effect(self, at: Moment, record: JobRecord) -> datetime:
+        """From when on a change of the calendar holds. Usually from now on; where the store's clock has stepped back,
+        not before anything that was decided, nor before the calendar that it replaces."""
+        since = later(record, at.wall)
+        if not record.version:
+            return since
+        changes = [event.since for event in self.events_of(record.id) if event.kind in ("defined", "removed")]
+        stretches = [fire.last_due for fire in self.due_fires(record.id, since)]
+        return max([since, *changes, *stretches])
 
     def _ended(self, segments: tuple[Segment, ...], until: datetime) -> tuple[Segment, ...]:
         """The calendars as they stand when their job changes: open only as far as they are behind."""
@@ -129,9 +158,10 @@ class Calendars(Ledger):
         return changed(record, pauses=(*record.pauses, gap)[-MAX_GAPS_KEPT:])
 
     def _resume(self, at: Moment, record: JobRecord, change: ChangeJob) -> JobRecord:
-        if not record.paused_at(at.wall):
+        """End every pause that is not over. One may even seem to lie ahead, if the store's clock has stepped back."""
+        if all(gap.until is not None and gap.until <= at.wall for gap in record.pauses):
             return record
-        pauses = tuple(changed(gap, until=at.wall) if gap.covers(at.wall) else gap for gap in record.pauses)
+        pauses = tuple(changed(gap, until=min(at.wall, gap.until or at.wall)) for gap in record.pauses)
         self.note(JobEvent(record.id, at.wall, "resumed", record.version, at.wall, by=change.by))
         return changed(record, pauses=pauses)
 
@@ -142,17 +172,18 @@ class Calendars(Ledger):
         for fire in self.active_fires(record.id):
             if fire.state is State.WAITING:
                 self._finish(at, fire, State.CANCELLED, Reason.REMOVED)
-        since = later(record, at.wall)
+        since = self._takes_effect(at, record)
         self.withdraw_planned(record.id, since)
-        for fire in self.due_fires(record.id, since):
+        # All that is left, and not only what is due: a manual fire may seem to lie ahead.
+        for fire in self.due_fires(record.id, LATEST):
             record = self._close(at, record, Closing(fire, State.CANCELLED, Reason.REMOVED))
-        self.note(JobEvent(record.id, at.wall, "removed", record.version, at.wall, by=change.by))
+        self.note(JobEvent(record.id, at.wall, "removed", record.version, since, by=change.by))
         return changed(
             record,
             removed_at=at.wall,
             changed_at=at.wall,
             declared_by=(),
-            segments=tuple(changed(each, removed=True) for each in self._ended(record.segments, at.wall)),
+            segments=tuple(changed(each, removed=True) for each in self._ended(record.segments, since)),
         )
 
     def jobs(self, at: Moment, ids: Sequence[str] | None = None) -> tuple[JobRecord, ...]:
@@ -188,6 +219,8 @@ class Calendars(Ledger):
             return False
         if (head.version, head.cursor, head.until) != (plan.version, plan.cursor, plan.until):
             return False
+        if self.target(record.job.target).orphaned and not record.removed_at:
+            return False  # nobody would decide what became of it
         cursor = head.cursor
         for row in plan.rows:
             assert row.first > cursor, "a calendar is strictly increasing"
@@ -196,7 +229,7 @@ class Calendars(Ledger):
                 continue
             key = fire_key(record.id, row.first)
             last = row.last if row.count > 1 else None
-            fire = FireRecord(key, record.id, row.first, count=row.count, last_due_at=last)
+            fire = planned_fire(key, record.id, row.first, row.count, last)
             self.put_fire(fire)
             if head.removed:
                 record = self._close(at, record, Closing(fire, State.CANCELLED, Reason.REMOVED))

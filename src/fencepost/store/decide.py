@@ -89,20 +89,26 @@ def _after_misfire(
     """Apply the misfire policy to a backlog: scheduled fires, not yet queued, the oldest of them late."""
     job = view.record.job
     fresh = [fire for fire in fires if fire.scheduled and fire.state is State.PENDING]
-    if not fresh or (now - fresh[0].due_at <= job.misfire_after and fresh[0].count == 1):
+    stretches = any(fire.count > 1 for fire in fresh)
+    if not fresh or (now - fresh[0].due_at <= job.misfire_after and not stretches):
         return fires
     others = [fire for fire in fires if not fire.scheduled or fire.state is State.QUEUED]
     if view.record.behind_at(now):
         # The newest due fire may not be planned yet. Deciding now would run one fire of the backlog here and
         # another when the planner has caught up: two runs where "latest" promises one.
         return others
-    if job.misfire == "latest":
+    if job.misfire == "latest" and fresh[-1].count == 1:
         keep, reason, refers_to = fresh[-1:], Reason.COALESCED, fresh[-1].key
+    elif job.misfire == "latest":
+        # Taken for lost or paused when it was planned, and no longer: it is one row, and cannot be run.
+        keep, reason, refers_to = [], Reason.CATCH_UP_LIMIT, None
     elif job.misfire == "skip":
         keep = [fire for fire in fresh if now - fire.due_at <= job.misfire_after and fire.count == 1]
         reason, refers_to = Reason.MISFIRE, None
     else:
-        keep = [fire for fire in fresh if fire.count == 1][-CATCH_UP_LIMIT:]
+        # What an earlier backlog left in the queue counts: one that cannot keep up must not queue up for ever.
+        room = CATCH_UP_LIMIT - sum(1 for fire in others if fire.scheduled)
+        keep = [fire for fire in fresh if fire.count == 1][-room:] if room > 0 else []
         reason, refers_to = Reason.CATCH_UP_LIMIT, None
         # Each shall run, one after the other: overlap must not skip what catch-up has kept.
         decision.queued.extend(keep)
@@ -115,8 +121,10 @@ def _after_misfire(
 
 def _claim_again(view: JobView, now: datetime, room: int, decision: Decision) -> None:
     """Retries, reruns and fires given back: decided once, so no policy looks at them again. A pause holds
-    them as well."""
+    them as well, and so does a limit that has become lower since they were first claimed."""
     paused = view.record.paused_at(now) is not None
+    running = sum(1 for fire in view.active if fire.state is State.RUNNING)
+    room = min(room, view.record.job.overlap.at_once - running)
     for fire in view.active:
         if fire.state is not State.WAITING or fire.not_before is None or fire.not_before > now:
             continue

@@ -75,10 +75,12 @@ class Ledger(Rows):
         needs none: the step that ends the wait calls this again."""
         looks: list[datetime] = []
         active, pause = self.active_fires(record.id), record.paused_at(at.wall)
-        for fire in active:
-            if fire.state is State.WAITING and fire.not_before is not None:
-                looks += _unless_held(fire, fire.not_before, pause)
-        full = len(active) >= record.job.overlap.at_once
+        at_once = record.job.overlap.at_once
+        if sum(1 for fire in active if fire.state is State.RUNNING) < at_once:
+            for fire in active:
+                if fire.state is State.WAITING and fire.not_before is not None:
+                    looks += _unless_held(fire, fire.not_before, pause)
+        full = len(active) >= at_once
         fresh: list[FireRecord] = []
         for fire in self.due_fires(record.id, at.wall):
             if fire.scheduled and fire.state is State.PENDING:

@@ -102,18 +102,39 @@ class Mirror(Store):
         return await self._write(Operations.prune, keep_seconds)
 
 
-class LocalMirror(Mirror):
-    """A store whose replicas share one machine: a beacon proves each one's death, a file carries the hints,
-    and what may block runs whole on one thread of its own."""
+class ThreadedMirror(Mirror):
+    """A store that blocks: its work runs whole on one thread of its own."""
+
+    def __init__(self) -> None:
+        self._thread: ThreadPoolExecutor | None = None
+        self._thread_of = 0
+
+    async def _in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._worker(), lambda: work(*args, **kwargs))
+
+    def _worker(self) -> ThreadPoolExecutor:
+        if self._thread is None or self._thread_of != os.getpid():  # threads do not cross a fork
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="fencepost-store")
+            self._thread_of = os.getpid()
+        return self._thread
+
+    def _end_thread(self) -> None:
+        if self._thread is not None and self._thread_of == os.getpid():
+            self._thread.shutdown(wait=False)
+        self._thread = None
+
+
+class LocalMirror(ThreadedMirror):
+    """A store whose replicas share one machine: a beacon proves each one's death, a file carries the hints."""
 
     evidence_every = 0.2
     may_lose_writes = False
 
     def __init__(self, beacons: Beacons, hint: Hint) -> None:
+        super().__init__()
         self._beacons = beacons
         self._hint = hint
-        self._thread: ThreadPoolExecutor | None = None
-        self._thread_of = 0
 
     @property
     def descriptors(self) -> Sequence[int]:  # type: ignore[override]
@@ -139,18 +160,3 @@ class LocalMirror(Mirror):
 
     async def wait(self, seconds: float) -> bool:
         return await self._hint.wait(seconds)
-
-    async def _in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._worker(), lambda: work(*args, **kwargs))
-
-    def _worker(self) -> ThreadPoolExecutor:
-        if self._thread is None or self._thread_of != os.getpid():  # threads do not cross a fork
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="fencepost-store")
-            self._thread_of = os.getpid()
-        return self._thread
-
-    def _end_thread(self) -> None:
-        if self._thread is not None and self._thread_of == os.getpid():
-            self._thread.shutdown(wait=False)
-        self._thread = None

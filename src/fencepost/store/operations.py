@@ -57,6 +57,8 @@ class Operations(Calendars):
         known = self.replica(beat.replica)
         if has_lost_data(self.leader, known, beat.seen):
             self._begin_anew(at, beat.seen)
+        elif self.leader.era.standing == "lost" and beat.seen.incarnation < self.leader.era.incarnation:
+            self._doubt_through(beat.seen)
         if known is None and not beat.joining:
             return Pulse(at.wall, False, self.leader)
         if known is None:
@@ -121,7 +123,10 @@ class Operations(Calendars):
 
     def leave(self, at: Moment, replica: str) -> None:
         for fire in self.running_of(replica):
-            self._update(at, GiveBack(fire.key, fire.token))
+            if self.leader.era.standing == "restarted":
+                self._crash(at, fire, Reason.DATA_LOSS)  # that it was settled may have been lost
+            else:
+                self._update(at, GiveBack(fire.key, fire.token))
         self._resign(replica)
         self.drop_replica(replica)
 
@@ -170,21 +175,24 @@ class Operations(Calendars):
 
     # --- when acknowledged writes may be gone ---------------------------------------------------------
 
-    def restarted(self, at: Moment) -> None:
+    def restarted(self, at: Moment, server: str) -> None:
         """The server has started anew and may have lost what it acknowledged: nothing is claimed until the
         replicas could say what they have seen."""
         era = self.leader.era
-        self.leader = changed(
-            self.leader, era=changed(era, incarnation=era.incarnation + 1, standing="restarted")
-        )
+        era = changed(era, incarnation=era.incarnation + 1, standing="restarted", server=server)
+        self.leader = changed(self.leader, era=era)
 
     def _begin_anew(self, at: Moment, seen: Seen) -> None:
         """Something was lost. Which fires have run meanwhile nobody can say, so what is undecided up to now is
         taken for run, unless it may run twice. Old tokens and terms are outranked."""
         lease = self.leader
         incarnation = max(lease.era.incarnation, seen.incarnation) + 1
-        era = Era(incarnation, "lost", lost_through=max(at.wall, lease.era.lost_through or at.wall))
+        # Later than the one before, however the clock has stepped: replicas tell losses apart by it.
+        before = lease.era.lost_through
+        lost_through = at.wall if before is None else max(at.wall, before + timedelta(microseconds=1))
+        era = Era(incarnation, "lost", lost_through, lease.era.server)
         self.leader = changed(lease, holder=None, term=max(lease.term, seen.term), era=era)
+        self._doubt_through(seen)
         for record in list(self.every_job()):
             for fire in self.active_fires(record.id):
                 if fire.state is State.RUNNING:
@@ -192,6 +200,13 @@ class Operations(Calendars):
                 elif record.job.after_crash == "record":
                     self._finish(at, fire, State.LOST, Reason.DATA_LOSS)
         self.hinted = True
+
+    def _doubt_through(self, seen: Seen) -> None:
+        """The clock may have stepped back together with the loss, as it does where another machine takes over: what
+        was due by the clock that others have seen may have run as well."""
+        era = self.leader.era
+        if seen.latest is not None and era.lost_through is not None and seen.latest > era.lost_through:
+            self.leader = changed(self.leader, era=changed(era, lost_through=seen.latest))
 
     # --- fires and claims -----------------------------------------------------------------------------
 
@@ -222,7 +237,9 @@ class Operations(Calendars):
         would leave fires claimed by a live replica that never heard of them.
         """
         replica, era = self.replica(request.replica), self.leader.era
-        if replica is None or request.number < replica.claim_no or request.incarnation != era.incarnation:
+        if replica is None or request.number < replica.claim_no:
+            return Claimed()
+        if (request.incarnation, request.server) != (era.incarnation, era.server):
             return Claimed()
         if request.number == replica.claim_no:
             mine = [f for f in self.running_of(replica.id) if f.claim_no == request.number]
@@ -231,8 +248,7 @@ class Operations(Calendars):
         if era.standing != "settled":
             self.leader = changed(self.leader, era=changed(era, standing="settled"))
         leads = self._leads(request.replica, request.term)
-        # Costs follow what can be claimed: hardly more jobs are looked at than there is room for.
-        due = self._due_for(at, replica, leads, max(20, request.room) if request.room else MOST_JOBS)
+        due = self._due_for(at, replica, leads, jobs_to_look_at(request.room))
         if not due and not self.remembers_empty_claims:
             return Claimed(wake_in=self._wake_in(at, replica, leads), steps=replica.steps)
         # A claim is a sign of life: what it hands out is held for a whole TTL from now.
@@ -244,20 +260,25 @@ class Operations(Calendars):
             expires=at.steady + replica.ttl,
         )
         self.put_replica(replica)
+        return self._claim_due(at, replica, leads, request.room, due)
+
+    def _claim_due(
+        self, at: Moment, replica: ReplicaRecord, leads: bool, room: int, due: Sequence[str]
+    ) -> Claimed:
         claims: list[Claim] = []
         closed: list[FireRecord] = []
-        plain = self.plain_due(at.wall, due) if request.room and era.lost_through is None else {}
+        plain = self.plain_due(at.wall, due) if room and self.leader.era.lost_through is None else {}
         self.preload(at.wall, jobs=[id for id in due if id not in plain])
         plainly: list[Plain] = []
         for job_id in due:
-            if len(claims) >= request.room > 0:
+            if len(claims) >= room > 0:
                 break
             if job_id in plain:
                 record, fire = self._claimed(at, plain[job_id].record, plain[job_id].fire, replica)
                 plainly.append(Plain(record, fire, plain[job_id].next_at))
                 claims.append(Claim(fire, record.job))
             else:
-                self._decide_job(at, replica, self._job(job_id), request.room - len(claims), claims, closed)
+                self._decide_job(at, replica, self._job(job_id), room - len(claims), claims, closed)
         if plainly:
             self.put_plain_claims(plainly)
         return Claimed(tuple(claims), tuple(closed), self._wake_in(at, replica, leads), replica.steps)
@@ -277,6 +298,8 @@ class Operations(Calendars):
             record = self._close(at, record, closing)
             rows[record.tail or ""] = None
         for fire in decision.queued:
+            # To admit it is a decision: where the store's clock steps back, no calendar may plan it again.
+            record = changed(record, decided_through=later(record, fire.due_at))
             self.put_fire(changed(fire, state=State.QUEUED))
         for fire in decision.claims:
             record, claimed = self._claimed(at, record, fire, replica)
@@ -309,7 +332,9 @@ class Operations(Calendars):
         presence, leads = self.replica(replica), self.leader.holder == replica
         if presence is None:
             return Updated(accepted)
-        if self.may_lose_writes and any(accepted):
+        # As long as there is doubt only beats count, which say what was seen: otherwise a count that was lost would be
+        # made up by what is done now.
+        if self.may_lose_writes and any(accepted) and self.leader.era.standing == "settled":
             presence = changed(presence, steps=presence.steps + 1)
             self.put_replica(presence)
         due = bool(self._due_for(at, presence, leads, limit=1))
@@ -381,6 +406,11 @@ class Operations(Calendars):
     def _wake_in(self, at: Moment, replica: ReplicaRecord, leads: bool) -> float | None:
         soonest = self.soonest_look(replica, leads)
         return None if soonest is None else max(0.0, (soonest - at.wall).total_seconds())
+
+
+def jobs_to_look_at(room: int) -> int:
+    """Costs follow what can be claimed: hardly more jobs are looked at than there is room for."""
+    return max(20, room) if room else MOST_JOBS
 
 
 def _settled(at: Moment, fire: FireRecord, settle: Settle) -> FireRecord:

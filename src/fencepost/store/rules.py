@@ -49,13 +49,12 @@ def has_lost_data(lease: Lease, replica: ReplicaRecord | None, seen: Seen) -> bo
     """Whether a replica was told of more than the store knows. What was told in an older incarnation counts as
     long as there is doubt about the present one; then a replica never heard of is itself a sign."""
     era = lease.era
-    if seen.incarnation > era.incarnation:
-        return True
-    if seen.incarnation < era.incarnation and era.standing != "restarted":
-        return False
+    present = (seen.incarnation, seen.server) == (era.incarnation, era.server)
+    if not present and era.standing != "restarted":
+        return seen.incarnation >= era.incarnation
     if replica is None:
-        return seen.steps > 0 and era.standing == "restarted" and seen.incarnation < era.incarnation
-    return seen.term > lease.term or seen.steps > replica.steps
+        return not present and seen.steps > 0
+    return seen.incarnation > era.incarnation or seen.term > lease.term or seen.steps > replica.steps
 
 
 def is_plain(

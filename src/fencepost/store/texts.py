@@ -49,9 +49,13 @@ def rest_of(record: JobRecord) -> str:
 def job_record(definition: str, rest: str) -> JobRecord:
     """Without what is hot."""
     values = {name: from_json(_HINTS[name], value) for name, value in json.loads(rest).items()}
+    return JobRecord(job=job_of(definition), **values)
+
+
+def job_of(definition: str) -> Job:
     if definition not in _jobs_read:
         _remember(definition, read(Job, definition))
-    return JobRecord(job=_jobs_read[definition], **values)
+    return _jobs_read[definition]
 
 
 def same_but_hot(one: JobRecord, other: JobRecord) -> bool:

@@ -10,11 +10,12 @@ from fencepost.settings import did_you_mean, redacted
 from fencepost.store.base import Store
 from fencepost.store.memory import MemoryStore
 
-SCHEMES = ("memory", "file", "sqlite")
+SCHEMES = ("memory", "file", "sqlite", "redis", "rediss", "valkey", "valkeys", "postgresql", "postgres")
 
 
 def store_from_url(url: str, namespace: str = "default") -> Store:
-    """`sqlite:///relative.db`, `sqlite:////absolute.db`, `file:///absolute/folder`, `memory://`."""
+    """`sqlite:///relative.db`, `sqlite:////absolute.db`, `file:///absolute/folder`, `redis://host:6379/0`,
+    `postgresql://user@host/database`, `memory://`."""
     scheme = urlsplit(url).scheme
     if scheme == "memory":
         return MemoryStore()
@@ -26,6 +27,14 @@ def store_from_url(url: str, namespace: str = "default") -> Store:
         from fencepost.store.file import FileStore
 
         return FileStore(_folder(url), namespace)
+    if scheme in ("redis", "rediss", "valkey", "valkeys"):
+        from fencepost.store.redis import RedisStore
+
+        return RedisStore(url, namespace)
+    if scheme in ("postgresql", "postgres"):
+        from fencepost.store.postgres import PostgresStore
+
+        return PostgresStore(url, namespace)
     raise ConfigurationError(
         f"no store for {redacted(url)!r}{did_you_mean(scheme, SCHEMES)}; "
         f"this version knows {', '.join(f'{name}://' for name in SCHEMES)}"

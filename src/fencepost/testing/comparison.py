@@ -104,7 +104,9 @@ class Comparison:
             self._remember_more: 1,
             self._forget_a_task: 0.2,
         }
-        if self.seed % 2:  # every other seed is quieter: mostly fires that are planned, claimed and settled in time
+        if (
+            self.seed % 2
+        ):  # every other seed is quieter: mostly fires that are planned, claimed and settled in time
             moves = {move: weight / 10 for move, weight in moves.items()} | {self._go_on: 12}
             del moves[self._remember_more]
         for move in self.chance.choices(list(moves), list(moves.values()), k=steps):

@@ -1,4 +1,8 @@
-"""The simulated way to the store: it delays, reorders, drops requests, and drops replies after the commit."""
+"""The simulated way to the store, and the server at its end.
+
+Messages are late, overtake each other, or get lost: a request before it is applied, a reply after the commit. The
+server takes one step at a time, may be slow or down, and its clocks may step.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,9 @@ from fencepost.testing.world import Process, World
 TIMEOUT = 1.2
 """Seconds after which a client gives up on a request. The request may arrive all the same."""
 
+LONGEST_LINE = 3.0
+"""Seconds of waiting after which a server turns requests away."""
+
 
 @dataclass(slots=True)
 class Weather:
@@ -29,30 +36,68 @@ class Weather:
     latest: float = 0.0
 
 
+@dataclass(eq=False, slots=True)
+class Request:
+    """One message to the store on its way there and back."""
+
+    process: Process
+    name: str
+    args: tuple[Any, ...]
+    answer: asyncio.Future[Any]
+    sent: float
+    start: int
+    """Of the server it was sent to. A connection does not outlive the server it was made to."""
+    step: int = 0
+    """The step of the store it became."""
+    reply: Any = None
+
+
 class Network:
-    def __init__(self, world: World, chance: random.Random) -> None:
+    def __init__(self, world: World, chance: random.Random, state: StoreState | None = None) -> None:
         self.world = world
         self.chance = chance
-        self.state = StoreState()
+        self.state = state or StoreState()
         self.weather = Weather()
         self.store_is_up = True
+        self.service_time = 0.0
+        """Seconds the server needs for a step. Others wait in line meanwhile."""
         self.store_offset = 0.0
+        """How wrong the server's wall clock is, in seconds."""
+        self.steady_offset = 0.0
+        """The same for its steady clock, where a step of the wall clock moves that, too."""
         self.cut_off: set[str] = set()
         """Names of processes that cannot reach the store."""
+        self.deaf: set[str] = set()
+        """Names of processes whose requests arrive, but not the replies."""
         self.evidence_every: float | None = None
         self.is_dead: Callable[[str], bool] = lambda name: False
         """Proof of death, where `evidence_every` says that there is such a thing."""
         self.on_commit: Callable[[Process | None, str, tuple[Any, ...], Any], None] = lambda *_: None
+        self.on_delivery: Callable[[Request], None] = lambda request: None
+        """Told when a process takes a reply into its hands."""
+        self.steps = 0
+        self.handling: Request | None = None
+        """The request whose step is being taken."""
+        self._starts = 0
+        """Of the server. What was under way to it before does not survive one."""
+        self._busy_until = 0.0
         self._waiting: list[tuple[Process, asyncio.Future[bool]]] = []
 
     def moment(self) -> Moment:
         return Moment(
             self.world.datetime(self.store_offset),
-            round(self.world.now + self.store_offset, 6),
+            round(self.world.now + self.steady_offset, 6),
         )
+
+    def restart_store(self) -> None:
+        """Whatever it was about to do, and whom it was to hint, is forgotten."""
+        self._starts += 1
+        self._busy_until = 0.0
+        self._waiting = []
 
     def apply(self, process: Process | None, name: str, args: tuple[Any, ...]) -> Any:
         """Let the store take one step now."""
+        self.steps += 1
         reply = getattr(self.state, name)(self.moment(), *args)
         self.on_commit(process, name, args, reply)
         if self.state.hinted:
@@ -60,17 +105,17 @@ class Network:
             waiting, self._waiting = self._waiting, []
             for waiter, hint in waiting:
                 if self.chance.random() < 0.9:
-                    self._deliver(waiter, hint, True)
+                    self._deliver(waiter, _resolve, hint, True)
         return reply
 
     async def call(self, process: Process, name: str, args: tuple[Any, ...]) -> Any:
-        reply: asyncio.Future[Any] = process.create_future()
-        timer = process.call_later(TIMEOUT, _fail, reply, f"{name}: no answer")
-        lost = self._lost(process, self.weather.lose_request)
-        if not lost:
-            self.world.at(self.world.now + self._delay(), lambda: self._arrive(process, name, args, reply))
+        answer: asyncio.Future[Any] = process.create_future()
+        timer = process.call_later(TIMEOUT, _fail, answer, f"{name}: no answer")
+        request = Request(process, name, args, answer, self.world.now, self._starts)
+        if not self._lost(process, self.weather.lose_request):
+            self.world.at(self.world.now + self._delay(), lambda: self._arrive(request))
         try:
-            return await reply
+            return await answer
         finally:
             timer.cancel()
 
@@ -84,18 +129,41 @@ class Network:
             timer.cancel()
             self._waiting = [entry for entry in self._waiting if entry[1] is not hint]
 
-    def _arrive(self, process: Process, name: str, args: tuple[Any, ...], reply: asyncio.Future[Any]) -> None:
-        if not self.store_is_up:
+    def _arrive(self, request: Request) -> None:
+        if not self.service_time and self._busy_until <= self.world.now:
+            self._handle(request)
             return
-        answer = self.apply(process, name, args)
-        if not self._lost(process, self.weather.lose_reply):
-            self._deliver(process, reply, answer)
+        if self.backlog > LONGEST_LINE:
+            return
+        self._busy_until = max(self.world.now, self._busy_until) + self.service_time
+        self.world.at(self._busy_until, lambda: self._handle(request))
 
-    def _deliver(self, process: Process, future: asyncio.Future[Any], answer: Any) -> None:
+    @property
+    def backlog(self) -> float:
+        """Seconds until what waits in line is done."""
+        return max(0.0, self._busy_until - self.world.now)
+
+    def _handle(self, request: Request) -> None:
+        if not self.store_is_up or request.start != self._starts:
+            return
+        self.handling = request
+        request.reply = self.apply(request.process, request.name, request.args)
+        self.handling = None
+        request.step = self.steps
+        deaf = request.process.name in self.deaf
+        if not deaf and not self._lost(request.process, self.weather.lose_reply):
+            self._deliver(request.process, self._hand_over, request)
+
+    def _deliver(self, process: Process, callback: Callable[..., None], *args: Any) -> None:
         def arrive() -> None:
-            process.call_soon(_resolve, future, answer)
+            process.call_soon(callback, *args)
 
         self.world.at(self.world.now + self._delay(), arrive)
+
+    def _hand_over(self, request: Request) -> None:
+        if not request.answer.done():
+            self.on_delivery(request)
+            request.answer.set_result(request.reply)
 
     def _lost(self, process: Process, probability: float) -> bool:
         return process.name in self.cut_off or self.chance.random() < probability

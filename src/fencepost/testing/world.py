@@ -60,7 +60,7 @@ class World:
         elif process.killed or what._cancelled:
             return
         elif process.paused_until > when:
-            self._push(process.paused_until, process, what)
+            process.hold(what)
         else:
             process.perform(what)
 
@@ -76,6 +76,8 @@ class Process(_EventLoop):  # type: ignore[misc]
         self.name = name
         self.killed = False
         self.paused_until = 0.0
+        self._held: list[asyncio.Handle] = []
+        """What comes up while it is paused, in the order of coming."""
         self.errors: list[dict[str, Any]] = []
 
     def __repr__(self) -> str:
@@ -91,6 +93,21 @@ class Process(_EventLoop):  # type: ignore[misc]
 
     def pause(self, seconds: float) -> None:
         self.paused_until = max(self.paused_until, self.world.now + seconds)
+        self.world.at(self.paused_until, self._go_on)
+
+    def resume(self) -> None:
+        """Before its time."""
+        self.paused_until = self.world.now
+        self._go_on()
+
+    def hold(self, handle: asyncio.Handle) -> None:
+        self._held.append(handle)
+
+    def _go_on(self) -> None:
+        if self.paused_until <= self.world.now:
+            held, self._held = self._held, []
+            for handle in held:
+                self.world._push(self.world.now, self, handle)
 
     def perform(self, handle: asyncio.Handle) -> None:
         before = events._get_running_loop()

@@ -158,7 +158,7 @@ class Harness:
 
     async def plans(self, horizon: float = HORIZON) -> list[Plan]:
         due = await self.store.due_jobs(horizon, 500)
-        plans = [expand(job, due.now, horizon, due.unknown.get(job.job.target, ())) for job in due.jobs]
+        plans = [expand(job, due.now, horizon, due.gaps_of(job)) for job in due.jobs]
         heads = [job.segments[0] for job in due.jobs]
         return [
             plan for plan, head in zip(plans, heads, strict=True) if plan.rows or plan.next_at != head.next_at

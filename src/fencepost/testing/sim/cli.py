@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 
 from fencepost.clock import SystemClock
-from fencepost.testing.sim import Result, simulate
+from fencepost.testing.sim.simulation import Result, simulate
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +30,7 @@ def one(seed: int, trace: bool) -> int:
     result = simulate(seed, trace)
     for line in result.trace:
         print(line)
-    print(f"seed {seed}: {result.fires} fires, {result.faults} faults, digest {result.digest[:16]}")
+    print(f"seed {seed}: {result.fires} ledger rows, digest {result.digest[:16]}, {_told(result.faults)}")
     for violation in result.violations:
         print(f"  VIOLATION {violation}")
     return 1 if result.violations else 0
@@ -37,26 +39,31 @@ def one(seed: int, trace: bool) -> int:
 def many(seeds: range, jobs: int) -> int:
     clock = SystemClock()
     begun = clock.steady()
-    results: list[Result] = []
+    done, fires, failed = 0, 0, list[Result]()
+    faults: Counter[str] = Counter()
     with ProcessPoolExecutor(jobs) as pool:
         for result in pool.map(simulate, seeds, chunksize=5):
-            results.append(result)
+            done, fires = done + 1, fires + result.fires
+            faults.update(result.faults)
             if result.violations:
+                failed.append(result)
                 _clear()
-                print(f"seed {result.seed}: {result.violations[0]}")
+                print(f"seed {result.seed}: {result.violations[0]}", flush=True)
             if sys.stderr.isatty():
-                print(f"\r{len(results)}/{len(seeds)} seeds", end="", file=sys.stderr, flush=True)
+                print(f"\r{done}/{len(seeds)} seeds", end="", file=sys.stderr, flush=True)
     _clear()
     took = clock.steady() - begun
-    failed = [result for result in results if result.violations]
-    print(
-        f"{len(results)} seeds in {took:.0f} s ({len(results) / took:.1f} seeds/s): "
-        f"{sum(r.fires for r in results)} ledger rows, {sum(r.faults for r in results)} faults, "
-        f"{len(failed)} seeds with violations"
-    )
+    print(f"{done} seeds in {took:.0f} s ({done / took:.1f} seeds/s), {fires} ledger rows")
+    print(_told(faults))
+    print(f"{len(failed)} seeds with violations")
     if failed:
         print(f"replay: make sim SEED={failed[0].seed}")
     return 1 if failed else 0
+
+
+def _told(faults: Mapping[str, int]) -> str:
+    each = ", ".join(f"{count} × {kind}" for kind, count in sorted(faults.items()))
+    return f"{sum(faults.values())} faults: {each}" if faults else "no faults"
 
 
 def _clear() -> None:

@@ -1,0 +1,198 @@
+"""The line: a second connection that stays open. It hears hints, and shows that its replica is there.
+
+A *beacon* is a lock of its session, and the server lets go of it however the session ends. Whoever can take the lock
+knows that the session is gone. That permits taking leadership, never more: the process may live, cut off for a moment.
+
+Behind a pooler there are no sessions to rely on: the line says so once and stays off.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import select
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import psycopg
+
+from fencepost.clock import SystemClock
+from fencepost.errors import FencepostError, StoreUnavailable
+from fencepost.store.postgres.arrays import Texts
+from fencepost.store.postgres.connection import Connection, connect, told
+from fencepost.store.postgres.names import Names
+from fencepost.store.waiting import Waiters
+
+log = logging.getLogger("fencepost")
+
+RECONNECT = 1.0
+"""Seconds between two attempts."""
+
+# A machine that is cut off from the power says nothing: the server must ask.
+_KEEPALIVE = """
+select set_config('tcp_keepalives_idle', '5', false), set_config('tcp_keepalives_interval', '2', false),
+    set_config('tcp_keepalives_count', '3', false)
+"""
+
+
+class Line:
+    is_off = False
+    """There is a pooler in between."""
+
+    def __init__(self, url: str, name: str, names: Names, hints: Waiters, seen: object) -> None:
+        """`seen`: the state of the hints when its replica first asked for anything."""
+        self._url = url
+        self._name = name
+        self._names = names
+        self._hints = hints
+        self._seen = seen
+        self._held: set[str] = set()
+        self._unlit: set[str] = set()
+        self._work: deque[tuple[Callable[[Connection], Any], Future[Any]]] = deque()
+        self._closing = False
+        self._bell, self._rope = socket.socketpair()
+        self.db: Connection | None = None
+        self.tried: Future[None] = Future()
+        """Done when it is known for the first time whether there is a line."""
+        self._thread = threading.Thread(target=self._run, name="fencepost-line", daemon=True)
+        self._thread.start()
+
+    # --- for the store ----------------------------------------------------------------------------------------
+
+    def hold(self, replica: str) -> None:
+        """From now on this replica's beacon is lit, as long as there is a connection."""
+        self._held.add(replica)
+        self._unlit.add(replica)
+        self._ask(self._light)
+
+    def release(self, replica: str) -> None:
+        self._held.discard(replica)
+        self._ask(lambda db: db.do("delete from {schema}.beacons where replica = %s", replica))
+
+    def gone(self, replicas: Sequence[str]) -> Future[frozenset[str]]:
+        """Those whose session has ended. Its own locks this line would find free: it may take them again."""
+        asked = Texts(replica for replica in replicas if replica not in self._held)
+        query = "select {schema}.gone(%s, %s)"
+        return self._ask(lambda db: frozenset(db.one(query, asked, db.server.started)[0]))
+
+    def close(self) -> None:
+        self._closing = True
+        self._ring()
+        self._thread.join()
+        self._bell.close()
+        self._rope.close()
+
+    def _ask(self, work: Callable[[Connection], Any]) -> Future[Any]:
+        answer: Future[Any] = Future()
+        if self.is_off:
+            answer.set_exception(
+                StoreUnavailable(f"{self._name}: behind a pooler nothing is known of others")
+            )
+        else:
+            self._work.append((work, answer))
+            self._ring()
+        return answer
+
+    def _ring(self) -> None:
+        self._rope.send(b"!")
+
+    # --- on its thread ------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closing and not self.is_off:
+            try:
+                db = connect(self._url, self._names)
+            except (psycopg.Error, FencepostError):
+                self._has_tried()
+                self._pause()  # the main connection has the same trouble, and says so
+                continue
+            self.db = db
+            try:
+                self._serve(db)
+            except psycopg.Error as error:
+                log.debug("the line was cut: %s", told(error, self._name))
+                self._pause()
+            finally:
+                self.db = None
+                self._has_tried()
+                db.close()
+        self._refuse()
+
+    def _serve(self, db: Connection) -> None:
+        if not db.server.is_direct:
+            self._stay_off()
+            return
+        db.do(_KEEPALIVE)
+        db.do('listen "{channel}"')
+        self._unlit.update(self._held)
+        self._light(db)
+        seen = hints_so_far(db)
+        if seen != self._seen:
+            self._seen = seen
+            self._hints.wake()  # something was said while nobody listened
+        self._has_tried()
+        while not self._closing:
+            ready, _, _ = select.select([db.fileno(), self._bell.fileno()], [], [])
+            if self._bell.fileno() in ready:
+                self._bell.recv(4096)
+                self._answer(db)
+            if any(True for _ in db.notifies(timeout=0)):
+                self._hints.wake()
+
+    def _light(self, db: Connection) -> None:
+        """Locked before others can find it: a beacon that can be found and is free means that its session is gone."""
+        while self._unlit:
+            replica, key = self._unlit.pop(), secrets.randbits(63)
+            db.do("select pg_advisory_lock(%s)", key)
+            db.do(
+                "insert into {schema}.beacons values (%s, %s, %s)"
+                " on conflict (replica) do update set key = excluded.key, server_start = excluded.server_start",
+                replica,
+                key,
+                db.server.started,
+            )
+
+    def _answer(self, db: Connection) -> None:
+        while self._work:
+            work, answer = self._work.popleft()
+            try:
+                answer.set_result(work(db))
+            except psycopg.Error as error:
+                answer.set_exception(told(error, self._name))
+                raise
+
+    def _pause(self) -> None:
+        """Nobody waits for an answer meanwhile."""
+        until = _clock.steady() + RECONNECT
+        while not self._closing and (left := until - _clock.steady()) > 0:
+            if select.select([self._bell.fileno()], [], [], left)[0]:
+                self._bell.recv(4096)
+                self._refuse()
+
+    def _refuse(self) -> None:
+        while self._work:
+            self._work.popleft()[1].set_exception(StoreUnavailable(f"{self._name}: not connected"))
+
+    def _has_tried(self) -> None:
+        if not self.tried.done():
+            self.tried.set_result(None)
+
+    def _stay_off(self) -> None:
+        self.is_off = True
+        self._hints.wake()
+        log.warning(
+            "%s is reached through a pooler: another replica takes over only after the leader's TTL, and hints are "
+            "looked for once a second; connect to the server directly to do better",
+            self._name,
+        )
+
+
+def hints_so_far(db: Connection) -> object:
+    return db.one("select last_value, is_called from {schema}.hints")
+
+
+_clock = SystemClock()  # waiting takes real time, whatever clock the store was given

@@ -1,0 +1,256 @@
+"""The steps that are whole on the server: what is asked as parameters, what is answered as values.
+
+None, or what is left over, says that a careful step is needed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from fencepost.clock import Moment
+from fencepost.model import FireRecord, State, changed, fire_key
+from fencepost.store.base import (
+    Beat,
+    Claim,
+    Claimed,
+    ClaimRequest,
+    Held,
+    Plan,
+    Pulse,
+    Report,
+    Roster,
+    Settle,
+    Suspect,
+    Swept,
+    Update,
+    Updated,
+)
+from fencepost.store.codec import micros, moment
+from fencepost.store.postgres.arrays import columns
+from fencepost.store.postgres.connection import Connection
+from fencepost.store.postgres.records import LEASE_COLUMNS, REPLICA_COLUMNS, lease_of, place_of, ticks
+from fencepost.store.postgres.rows import UNKNOWN, KnownTargets, replicas_of
+from fencepost.store.rules import ORPHANED_AFTER, is_dead
+from fencepost.store.texts import job_of, text
+
+CONTENDED = 0.01
+"""Seconds after which to ask again for what somebody else was at work on."""
+
+Now = tuple[int | None, float | None]
+"""The wall and steady time that a test has set; else the server reads its own clock."""
+
+
+# --- claims -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlainClaims:
+    claimed: Claimed
+    order: tuple[str, ...] = ()
+    """If a careful step must go on: the jobs looked at, in the order of their turn."""
+
+
+_CLAIM = (
+    "select plain, wall, steps, job_ids, dues, tokens, definitions, candidates, more, soonest, contended"
+    " from {schema}.claim(%s, %s, %s, %s, %s, %s, %s, %s)"
+)
+
+
+def claim(db: Connection, request: ClaimRequest, now: Now) -> PlainClaims | None:
+    plain, wall, steps, job_ids, dues, tokens, definitions, candidates, more, soonest, contended = db.one(
+        _CLAIM,
+        request.replica,
+        request.number,
+        request.room,
+        request.term,
+        request.incarnation,
+        request.server,
+        *now,
+    )
+    if not plain:
+        return None
+    claims: list[Claim] = []
+    if job_ids:
+        start = moment(wall)
+        begun = FireRecord("", "", start, state=State.RUNNING, replica=request.replica, attempt=1)
+        begun = changed(begun, claim_no=request.number, started_at=start)
+        for job_id, ticks, token, definition in zip(job_ids, dues, tokens, definitions, strict=True):
+            due = moment(ticks)
+            fire = changed(begun, key=fire_key(job_id, due), job_id=job_id, due_at=due, token=token)
+            claims.append(Claim(fire, job_of(definition)))
+    if more and (len(claims) < request.room or not request.room):
+        return PlainClaims(Claimed(tuple(claims), steps=steps), tuple(candidates))
+    wake_in = 0.0 if more else None if soonest is None else max(0.0, (soonest - wall) / 1e6)
+    return PlainClaims(Claimed(tuple(claims), wake_in=CONTENDED if contended else wake_in, steps=steps))
+
+
+def together(plain: PlainClaims, rest: Claimed) -> Claimed:
+    """With what a careful step has added."""
+    turn = {job_id: place for place, job_id in enumerate(plain.order)}
+    claims = sorted(
+        (*plain.claimed.claims, *rest.claims), key=lambda each: turn.get(each.fire.job_id, len(turn))
+    )
+    return Claimed(tuple(claims), rest.closed, rest.wake_in, plain.claimed.steps)
+
+
+# --- updates ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlainUpdates:
+    updated: Updated
+    rest: tuple[int, ...] = ()
+    """Places of the updates that need a careful step."""
+
+    @property
+    def counted(self) -> bool:
+        return any(self.updated.accepted)
+
+
+_SETTLE = f"select settled, reported, due, steps from {{schema}}.settle({', '.join(['%s'] * 15)})"
+
+
+def settle(db: Connection, replica: str, updates: Sequence[Update], now: Now) -> PlainUpdates:
+    times = Counter(update.key for update in updates)
+    ends: dict[int, tuple[Any, ...]] = {}
+    reports: dict[int, tuple[Any, ...]] = {}
+    for number, update in enumerate(updates):
+        place = place_of(update.key) if times[update.key] == 1 else None
+        if place is None:
+            continue
+        if isinstance(update, Settle) and place.due_at is not None:
+            end = (place.job_id, place.due_at, update.token, update.state.value, update.reason, update.error)
+            ends[number] = end
+        elif isinstance(update, Report):
+            progress = None if update.progress is None else text(update.progress)
+            checkpoint = None if update.checkpoint is None else text(update.checkpoint)
+            reports[number] = (*place, update.token, progress, checkpoint, int(update.saves))
+    if not ends and not reports:
+        return PlainUpdates(Updated((False,) * len(updates)), tuple(range(len(updates))))
+    settled, reported, due, steps = db.one(
+        _SETTLE, replica, *columns(ends.values(), "tbbttt"), *columns(reports.values(), "tbtbttb"), now[0]
+    )
+    accepted = _numbers(ends, settled) | _numbers(reports, reported)
+    rest = tuple(n for n in range(len(updates)) if n not in accepted and n not in reports)
+    return PlainUpdates(Updated(tuple(n in accepted for n in range(len(updates))), due, steps or 0), rest)
+
+
+def _numbers(asked: dict[int, Any], places: Sequence[int] | None) -> set[int]:
+    """The server counts from one, and counts only what it was asked."""
+    numbers = list(asked)
+    return {numbers[place - 1] for place in places or ()}
+
+
+# --- plans ------------------------------------------------------------------------------------------------------
+
+_PLAN = "select {schema}.plan(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+
+
+def plan(db: Connection, plans: Sequence[Plan], now: Now) -> list[bool]:
+    """Whether each was written; one that was not needs a careful step."""
+    times = Counter(plan.job_id for plan in plans)
+    asked: dict[int, tuple[Any, ...]] = {}
+    rows: list[tuple[int, int]] = []
+    for number, plan in enumerate(plans):
+        if times[plan.job_id] > 1 or plan.next_at is None or any(row.count > 1 for row in plan.rows):
+            continue
+        last = plan.rows[-1].last if plan.rows else plan.cursor
+        asked[number] = (
+            plan.job_id,
+            plan.version,
+            micros(plan.cursor),
+            ticks(plan.until),
+            micros(last),
+            micros(plan.next_at),
+        )
+        rows += [(len(asked), micros(row.first)) for row in plan.rows]
+    if not asked:
+        return [False] * len(plans)
+    (places,) = db.one(_PLAN, *columns(asked.values(), "tbbbbb"), *columns(rows, "bb"), now[0])
+    written = _numbers(asked, places)
+    return [number in written for number in range(len(plans))]
+
+
+# --- presence ---------------------------------------------------------------------------------------------------
+
+_BEAT = (
+    f"select plain, wall, steps, {', '.join(f'(b.lease).{name}' for name in LEASE_COLUMNS.split(', '))},"
+    f" job_ids, dues, names, tokens, claim_nos, cancels from {{schema}}.beat({', '.join(['%s'] * 14)}) b"
+)
+
+
+def beat(db: Connection, beat: Beat, now: Now) -> Pulse | None:
+    if beat.joining or beat.targets is not None or beat.draining:
+        return None
+    campaign, seen = beat.campaign, beat.seen
+    watched = campaign.watched if campaign else None
+    plain, wall, steps, *rest = db.one(
+        _BEAT,
+        beat.replica,
+        beat.number,
+        beat.ttl,
+        beat.heartbeat,
+        campaign.ttl if campaign else None,
+        watched.term if watched else None,
+        watched.renewals if watched else None,
+        (float("inf") if watched.gone else watched.seconds) if watched else None,
+        seen.incarnation,
+        seen.server,
+        seen.term,
+        seen.steps,
+        *now,
+    )
+    if not plain:
+        return None
+    lease, (job_ids, *held) = lease_of(rest[:-6]), rest[-6:]
+    claims = [
+        Held(f"{job_id}!{name}" if name else fire_key(job_id, moment(due)), token, claim_no, cancel)
+        for job_id, due, name, token, claim_no, cancel in zip(
+            job_ids or (), *(each or () for each in held), strict=True
+        )
+    ]
+    return Pulse(moment(wall), True, lease, tuple(claims), steps)
+
+
+# Without a lock: one statement sees one state. The lease is in every row; where nobody takes part there is still one.
+_ROSTER = f"""
+select now.wall, (select exists (select 1 from {{schema}}.targets t
+        where not t.orphaned and (t.unknown_since is null or t.unknown_since <= now.wall - %s) and {UNKNOWN})),
+    {", ".join(f"l.{name}" for name in LEASE_COLUMNS.split(", "))},
+    {", ".join(f"r.{name}" for name in REPLICA_COLUMNS.split(", "))}, r.targets_no
+from (select coalesce(%s, {{schema}}.wall()) as wall) now
+cross join {{schema}}.lease l left join {{schema}}.replicas r on true order by r.id
+"""
+_PRESENCE = 2 + len(LEASE_COLUMNS.split(", "))
+
+
+def roster(db: Connection, now: Now, known: KnownTargets) -> Roster:
+    return _look(db, now, known)[1]
+
+
+def sweep(
+    db: Connection, by: str, term: int, suspects: Sequence[Suspect], now: Now, known: KnownTargets
+) -> tuple[Swept | None] | None:
+    """A sweep that finds nothing to do is a look. None: there is something to do."""
+    at, roster, tasks_to_note = _look(db, now, known)
+    if (roster.leader.holder, roster.leader.term) != (by, term):
+        return (None,)
+    replicas = {replica.id: replica for replica in roster.replicas}
+    dead = [
+        each for each in suspects if each.replica in replicas and is_dead(at, replicas[each.replica], each)
+    ]
+    return None if dead or tasks_to_note else (Swept(roster),)
+
+
+def _look(db: Connection, now: Now, known: KnownTargets) -> tuple[Moment, Roster, bool]:
+    rows = db.all(_ROSTER, ORPHANED_AFTER // timedelta(microseconds=1), now[0])
+    wall, tasks_to_note, *lease = rows[0][:_PRESENCE]
+    at = Moment(moment(wall), wall / 1e6 if now[1] is None else now[1])
+    present = [row[_PRESENCE:] for row in rows if row[_PRESENCE] is not None]
+    replicas = tuple(replicas_of(db, present, known))
+    overdue = frozenset(replica.id for replica in replicas if replica.expires <= at.steady)
+    return at, Roster(at.wall, lease_of(lease), replicas, overdue), tasks_to_note

@@ -1,0 +1,285 @@
+"""Fires, jobs, replicas and the lease as rows, and back."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from fencepost.model import (
+    MAX_ATTEMPTS_KEPT,
+    Attempt,
+    Era,
+    FireRecord,
+    Gap,
+    JobRecord,
+    Lease,
+    ReplicaRecord,
+    Segment,
+    State,
+    changed,
+    fire_key,
+)
+from fencepost.store.codec import from_json, micros, moment
+from fencepost.store.rows import TargetRecord
+from fencepost.store.texts import job_record, text
+
+
+def ticks(when: datetime | None) -> int | None:
+    return None if when is None else micros(when)
+
+
+def when(ticks: int | None) -> datetime | None:
+    return None if ticks is None else moment(ticks)
+
+
+# --- fires --------------------------------------------------------------------------------------------------------
+
+
+class Place(NamedTuple):
+    """Where a fire is found: its key taken apart."""
+
+    job_id: str
+    due_at: int | None
+    """None: a manual fire, which is found by its name."""
+    name: str
+
+
+_DATE = len("2026-11-15T12:00:00.000000Z")
+
+
+def place_of(key: str) -> Place | None:
+    """None: no fire has such a key."""
+    job_id, mark, rest = key.partition("@")
+    if mark:
+        # The format is frozen: other ways to write the same moment are other keys.
+        if len(rest) != _DATE or rest[10] != "T" or rest[-1] != "Z":
+            return None
+        try:
+            return Place(job_id, micros(datetime.fromisoformat(rest)), "")
+        except ValueError:
+            return None
+    job_id, mark, name = key.partition("!")
+    return Place(job_id, None, name) if name else None
+
+
+FIRE_COLUMNS = (
+    "job_id, due_at, name, state, reason, refers_to, count, last_due_at, token, replica, claim_no, attempt, crashes,"
+    " settled, not_before, started_at, finished_at, cancel_requested, error, progress, checkpoint, extra"
+)
+FIRE_KINDS = "tbttttbbbtbbbbbbbBtttt"
+PLANNED_COLUMNS = (
+    "job_id, due_at, '', 'pending', null, null, count, last_due_at, 0::bigint, null, 0::bigint, 0, 0,"
+    " 0::bigint, null::bigint, null::bigint, null::bigint, false, null, null, null, null"
+)
+"""Of a planned fire, in the order of the others."""
+
+
+def fire_of(row: Any) -> FireRecord:
+    job_id, due, name = row[0], moment(row[1]), row[2]
+    extra = json.loads(row[21]) if row[21] else {}
+    fire = FireRecord(
+        key=f"{job_id}!{name}" if name else fire_key(job_id, due),
+        job_id=job_id,
+        due_at=due,
+        scheduled=not name,
+        state=State(row[3]),
+        reason=row[4],
+        refers_to=row[5],
+        count=row[6],
+        last_due_at=when(row[7]),
+        token=row[8],
+        replica=row[9],
+        claim_no=row[10],
+        attempt=row[11],
+        crashes=row[12],
+        settled=row[13],
+        not_before=when(row[14]),
+        started_at=when(row[15]),
+        finished_at=when(row[16]),
+        cancel_requested=row[17],
+        error=row[18],
+        progress=json.loads(row[19]) if row[19] else None,
+        checkpoint=json.loads(row[20]) if row[20] else None,
+        args=extra.get("args"),
+        by=extra.get("by", ""),
+    )
+    if "attempts" in extra:
+        return changed(fire, attempts=from_json(tuple[Attempt, ...], extra["attempts"]))
+    earlier = from_json(tuple[Attempt, ...], extra.get("earlier", ()))
+    return changed(fire, attempts=(*earlier, *_last_attempt(fire))[-MAX_ATTEMPTS_KEPT:])
+
+
+def fire_row(fire: FireRecord) -> tuple[Any, ...]:
+    return (
+        fire.job_id,
+        micros(fire.due_at),
+        "" if fire.scheduled else fire.key.partition("!")[2],
+        fire.state.value,
+        fire.reason,
+        fire.refers_to,
+        fire.count,
+        ticks(fire.last_due_at),
+        fire.token,
+        fire.replica,
+        fire.claim_no,
+        fire.attempt,
+        fire.crashes,
+        fire.settled,
+        ticks(fire.not_before),
+        ticks(fire.started_at),
+        ticks(fire.finished_at),
+        int(fire.cancel_requested),
+        fire.error,
+        None if fire.progress is None else text(fire.progress),
+        None if fire.checkpoint is None else text(fire.checkpoint),
+        _extra(fire),
+    )
+
+
+def _extra(fire: FireRecord) -> str | None:
+    """What most fires do not have. How the last attempt ended need not be said where the fire ended with it."""
+    extra: dict[str, Any] = {}
+    if fire.args is not None:
+        extra["args"] = fire.args
+    if fire.by:
+        extra["by"] = fire.by
+    last = _last_attempt(fire)
+    if last and fire.attempts[-1:] != last:
+        extra["attempts"] = fire.attempts
+    elif len(fire.attempts) > len(last):
+        extra["earlier"] = fire.attempts[: len(fire.attempts) - len(last)]
+    return text(extra) if extra else None
+
+
+def _last_attempt(fire: FireRecord) -> tuple[Attempt, ...]:
+    """As far as it follows from the rest: the fire was settled by its own token."""
+    if not fire.settled or fire.settled != fire.token or not fire.state.final:
+        return ()
+    if fire.replica is None or fire.started_at is None or fire.finished_at is None:
+        return ()
+    return (
+        Attempt(fire.token, fire.replica, fire.started_at, fire.finished_at, fire.state.value, fire.error),
+    )
+
+
+# --- jobs ---------------------------------------------------------------------------------------------------------
+
+JOB_COLUMNS = "d.definition, d.rest, c.cursor, c.next_at, j.token, j.decided_through, j.tail"
+JOB_TABLES = """
+{schema}.jobs j join {schema}.definitions d on d.job_id = j.id join {schema}.calendars c on c.job_id = j.id
+"""
+
+
+def job_of(row: Any) -> JobRecord:
+    definition, rest, cursor, next_at, token, decided_through, tail = row
+    record = job_record(definition, rest)
+    segments = record.segments
+    if segments:
+        segments = (changed(segments[0], cursor=moment(cursor), next_at=when(next_at)), *segments[1:])
+    return changed(record, segments=segments, token=token, decided_through=when(decided_through), tail=tail)
+
+
+def without_cursor(record: JobRecord) -> JobRecord:
+    """As it is kept in the wide row, which is not written again when the calendar is expanded."""
+    if not record.segments:
+        return record
+    return changed(
+        record, segments=(changed(record.segments[0], cursor=_EPOCH, next_at=None), *record.segments[1:])
+    )
+
+
+_EPOCH = moment(0)
+
+
+def head_of(record: JobRecord) -> Segment | None:
+    return record.segments[0] if record.segments else None
+
+
+def plain_since(record: JobRecord, target: TargetRecord) -> int | None:
+    """From when on a fire of this job that falls due alone is simply claimed: after the last gap. None: never, as
+    things stand."""
+    ends = [gap.until for gap in (*record.pauses, *target.gaps)]
+    if record.removed_at is not None or target.orphaned or None in ends:
+        return None
+    return max((micros(end) for end in ends if end is not None), default=0)
+
+
+# --- targets, replicas, the lease ---------------------------------------------------------------------------------
+
+TARGET_COLUMNS = "name, unknown_since, orphaned, gaps"
+
+
+def target_of(row: Any) -> TargetRecord:
+    name, unknown_since, orphaned, gaps = row
+    found = from_json(tuple[Gap, ...], json.loads(gaps)) if gaps else ()
+    return TargetRecord(name, when(unknown_since), orphaned, found)
+
+
+REPLICA_COLUMNS = (
+    "id, host, pid, version, joined_at, ttl, heartbeat, expires, renewals, beat_no, claim_no, steps, draining"
+)
+
+
+def replica_of(row: Any, targets: tuple[str, ...] = ()) -> ReplicaRecord:
+    """`row`: these columns."""
+    return ReplicaRecord(
+        id=row[0],
+        host=row[1],
+        pid=row[2],
+        version=row[3],
+        joined_at=moment(row[4]),
+        ttl=row[5],
+        heartbeat=row[6],
+        expires=row[7],
+        renewals=row[8],
+        beat_no=row[9],
+        claim_no=row[10],
+        steps=row[11],
+        draining=row[12],
+        targets=targets,
+    )
+
+
+def replica_row(replica: ReplicaRecord) -> tuple[Any, ...]:
+    return (
+        replica.id,
+        replica.host,
+        replica.pid,
+        replica.version,
+        micros(replica.joined_at),
+        replica.ttl,
+        replica.heartbeat,
+        replica.expires,
+        replica.renewals,
+        replica.beat_no,
+        replica.claim_no,
+        replica.steps,
+        replica.draining,
+    )
+
+
+LEASE_COLUMNS = "holder, term, renewals, ttl, heartbeat, expires, incarnation, standing, lost_through, server"
+
+
+def lease_of(row: Any) -> Lease:
+    *lease, incarnation, standing, lost_through, server = row
+    holder, term, renewals, ttl, heartbeat, expires = lease
+    era = Era(incarnation, standing, when(lost_through), server)
+    return Lease(holder, term, renewals, ttl, heartbeat, expires, era)
+
+
+def lease_row(lease: Lease) -> tuple[Any, ...]:
+    era = lease.era
+    return (
+        lease.holder,
+        lease.term,
+        lease.renewals,
+        lease.ttl,
+        lease.heartbeat,
+        lease.expires,
+        era.incarnation,
+        era.standing,
+        ticks(era.lost_through),
+        era.server,
+    )

@@ -1,0 +1,119 @@
+-- Claim plain fires: see docs/decisions/0018-postgresql.md. One call, one round trip.
+--
+-- A job is plain at this moment if it has exactly one fire due, alone in its row, in time, outside of every gap, and
+-- nothing of it is running, queued or waiting. Each such job gives one claim, so the jobs are taken in their order until
+-- the room is used up. A job that is not plain may claim several, or none: those after it can only be claimed here if
+-- there is room for them whatever it does. What is left is for a careful step (`more`).
+--
+-- Statements here, as in all these functions, reach each table by its key: for a list of keys, or once for each row of
+-- what was asked. A join would leave the order to the planner, and its plan outlives what it was made for: one made for
+-- empty tables read all that was live for every run that ended.
+
+create function {schema}.claim(
+    p_replica text, p_number bigint, p_room bigint, p_term bigint, p_incarnation bigint, p_server text,
+    p_wall bigint, p_steady double precision,
+    out plain boolean,                     -- false: nothing was done, a careful step must do it all
+    out wall bigint, out steps bigint,
+    out job_ids text[], out dues bigint[], out tokens bigint[], out definitions text[],
+    out candidates text[],                 -- the jobs looked at, in their order
+    out more text[],                       -- those of them that need a careful step
+    out soonest bigint,                    -- when this replica has something to do next
+    out contended boolean                  -- somebody else is at work on what is due
+) language plpgsql as $$
+declare
+    leads boolean;
+    first_token bigint;
+    lost_through bigint;
+    others bigint;                         -- the place of the first job that is not plain
+begin
+    perform {schema}.plainly();
+    wall := coalesce(p_wall, {schema}.wall());
+    contended := false;
+
+    select coalesce(lease.holder = p_replica and lease.term = p_term, false), lease.incarnation << 40, lease.lost_through
+        into leads, first_token, lost_through
+        from {schema}.lease
+        where lease.incarnation = p_incarnation and lease.server = p_server and lease.standing = 'settled';
+    plain := found;
+    if not plain then return; end if;
+
+    -- A claim is a sign of life. Its number is remembered also if nothing is found.
+    update {schema}.replicas r
+        set claim_no = p_number, renewals = r.renewals + 1, steps = r.steps + 1,
+            expires = coalesce(p_steady, wall / 1e6) + r.ttl
+        where r.id = p_replica and r.claim_no < p_number and not r.draining
+        returning r.steps into steps;
+    plain := found;
+    if not plain then return; end if;
+
+    -- Two claims never work on the same job: each passes over what the other has locked.
+    select array_agg(due.id order by due.look_at, due.id) into candidates from (
+        select j.id, j.look_at from {schema}.jobs j
+        where j.look_at <= wall and (leads or not j.leader_only)
+            and (select true from {schema}.replica_targets k where k.replica = p_replica and k.target = j.target)
+        order by j.look_at, j.id limit greatest(p_room, 1)
+        for no key update of j skip locked) due;
+
+    if candidates is not null then
+        -- Under the jobs' locks: a new statement, which sees all that was committed before they were taken.
+        with due as materialized (
+            select j.id, j.look_at, greatest(j.token, first_token) + 1 as token,
+                (select d.definition from {schema}.definitions d where d.job_id = j.id) as definition,
+                row_number() over (order by j.look_at, j.id) as place,
+                p_room > 0 and wall >= j.plain_since and j.look_at >= j.plain_since
+                    and j.look_at > coalesce(lost_through, j.look_at - 1)
+                    and j.look_at >= wall - j.misfire_after
+                    and p.dues[1] = j.look_at and p.most = 1 and (p.dues[2] > wall) is not false
+                    and (select true from {schema}.live l where l.job_id = j.id limit 1) is null as plain
+            from {schema}.jobs j
+            cross join lateral (
+                select array_agg(first.due_at order by first.due_at) as dues, max(first.count) as most
+                from (select planned.due_at, planned.count from {schema}.planned
+                    where planned.job_id = j.id order by planned.due_at limit 2) first) p
+            where j.id = any(candidates))
+        select array_agg(due.id order by due.place) filter (where due.plain is true),
+                array_agg(due.look_at order by due.place) filter (where due.plain is true),
+                array_agg(due.token order by due.place) filter (where due.plain is true),
+                array_agg(due.definition order by due.place) filter (where due.plain is true),
+                array_agg(due.id order by due.place) filter (where due.plain is not true),
+                min(due.place) filter (where due.plain is not true)
+            into job_ids, dues, tokens, definitions, more, others from due;
+
+        if more is not null and cardinality(job_ids) + {schema}.most_claims(more, wall) > p_room then
+            job_ids := job_ids[:others - 1];
+            dues := dues[:others - 1];
+            tokens := tokens[:others - 1];
+            definitions := definitions[:others - 1];
+        end if;
+
+        -- The one fire that is due of each.
+        delete from {schema}.planned p where p.job_id = any(job_ids) and p.due_at <= wall;
+        update {schema}.jobs j
+            set token = greatest(j.token, first_token) + 1,
+                decided_through = greatest(j.decided_through, j.look_at),
+                look_at = (select p.due_at from {schema}.planned p where p.job_id = j.id order by p.due_at limit 1)
+            where j.id = any(job_ids);
+        insert into {schema}.live (job_id, due_at, state, token, replica, claim_no, attempt, started_at)
+            select d.job_id, d.due_at, 'running', d.token, p_replica, p_number, 1, wall
+            from unnest(job_ids, dues, tokens) as d (job_id, due_at, token);
+    end if;
+
+    if more is null then
+        select j.look_at into soonest from {schema}.jobs j
+            where j.look_at is not null and (leads or not j.leader_only)
+                and (select true from {schema}.replica_targets k where k.replica = p_replica and k.target = j.target)
+            order by j.look_at, j.id limit 1;
+        contended := soonest <= wall and coalesce(cardinality(candidates), 0) < p_room;
+        if candidates is null then
+            -- Nothing was claimed. Should a crash of the server undo this, its sender's connection is gone as well, and
+            -- with it every delayed copy of the claim: no need to wait for the disk.
+            perform set_config('synchronous_commit', 'off', true);
+        end if;
+    end if;
+end $$;
+
+-- How many claims these jobs could give at the most.
+create function {schema}.most_claims(p_jobs text[], p_wall bigint) returns bigint language sql as $$
+    select (select count(*) from {schema}.planned where job_id = any(p_jobs) and due_at <= p_wall)
+        + (select count(*) from {schema}.live where job_id = any(p_jobs) and state <> 'running')
+$$;

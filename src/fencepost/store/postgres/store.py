@@ -1,0 +1,335 @@
+"""The store itself: steps, their time, and which of them are plain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from fencepost.clock import Clock, Moment, moment_of
+from fencepost.errors import StoreUnavailable
+from fencepost.model import FireRecord
+from fencepost.settings import redacted
+from fencepost.store import mirror
+from fencepost.store.base import (
+    Added,
+    Beat,
+    Claimed,
+    ClaimRequest,
+    DueJobs,
+    Evidence,
+    NewFire,
+    Plan,
+    Pulse,
+    Roster,
+    Suspect,
+    Swept,
+    Update,
+    Updated,
+)
+from fencepost.store.codec import micros, moment
+from fencepost.store.mirror import P, T, ThreadedMirror
+from fencepost.store.postgres import plain
+from fencepost.store.postgres.arrays import Texts
+from fencepost.store.postgres.connection import PATIENCE, Connection, connect, told
+from fencepost.store.postgres.line import Line, hints_so_far
+from fencepost.store.postgres.names import Names
+from fencepost.store.postgres.plain import Now
+from fencepost.store.postgres.records import place_of
+from fencepost.store.postgres.rows import KnownTargets, PostgresRows
+from fencepost.store.postgres.schema import meta, prepare
+from fencepost.store.waiting import Waiters
+
+log = logging.getLogger("fencepost")
+
+PRUNE_BATCH = 5000
+LOOK_EVERY = 1.0
+"""Seconds between two looks for hints where none can be heard."""
+
+
+class PostgresStore(ThreadedMirror):
+    """Replicas on any number of machines share a database.
+
+    All of a process's steps go through one connection, on a thread of its own.
+    """
+
+    evidence_every = 0.25
+
+    def __init__(
+        self, url: str, namespace: str = "default", clock: Clock | None = None, *, plainly: bool = True
+    ) -> None:
+        """`plainly`: take the short way where there is one. Without it every step is a careful one."""
+        super().__init__()
+        self.name = redacted(url)
+        self._url = url
+        self._names = Names(namespace)
+        self._clock = clock
+        self._plainly = plainly
+        self._targets: KnownTargets = {}
+        self._patience = PATIENCE
+        self._hints = Waiters()
+        self._hints_seen: object = None
+        self._open_line: Line | None = None
+        self._db: Connection | None = None
+        _all_stores.add(self)
+
+    async def open(self) -> None:
+        await self._step(lambda db: None)
+
+    async def close(self) -> None:
+        await self._in_thread(self._close)
+        self._end_thread()
+
+    # --- hints and evidence ---------------------------------------------------------------------------------
+
+    async def wait(self, seconds: float) -> bool:
+        line = self._line()
+        await asyncio.shield(asyncio.wrap_future(line.tried))
+        if not line.is_off:
+            return await self._hints.wait(seconds)
+        for _ in range(max(1, round(seconds / LOOK_EVERY))):
+            await asyncio.sleep(min(seconds, LOOK_EVERY))
+            seen = await self._step(hints_so_far)
+            if seen != self._hints_seen:
+                self._hints_seen = seen
+                return True
+        return False
+
+    async def evidence(self, replicas: Sequence[str]) -> Evidence:
+        try:
+            return Evidence(gone=await asyncio.wrap_future(self._line().gone(replicas)))
+        except StoreUnavailable:
+            return Evidence()  # who cannot ask knows nothing
+
+    async def leave(self, replica: str) -> None:
+        await super().leave(replica)
+        self._line().release(replica)
+
+    # --- plain steps ----------------------------------------------------------------------------------------
+
+    async def heartbeat(self, beat: Beat) -> Pulse:
+        # An answer that comes after the lease has ended is of no use.
+        self._patience = min(PATIENCE, max(1.0, beat.ttl / 5))
+        pulse = await self._step(self._heartbeat, beat)
+        if beat.joining and pulse.known:
+            self._line().hold(beat.replica)
+        return pulse
+
+    def _heartbeat(self, db: Connection, beat: Beat) -> Pulse:
+        pulse = plain.beat(db, beat, self._now()) if self._plainly else None
+        return pulse or self._carefully(db, PostgresRows.heartbeat, beat)
+
+    async def roster(self) -> Roster:
+        return await self._step(lambda db: plain.roster(db, self._now(), self._targets))
+
+    async def sweep(self, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
+        return await self._step(self._sweep, by, term, suspects)
+
+    def _sweep(self, db: Connection, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
+        looked = plain.sweep(db, by, term, suspects, self._now(), self._targets) if self._plainly else None
+        return looked[0] if looked else self._carefully(db, PostgresRows.sweep, by, term, suspects)
+
+    async def plan_fires(self, plans: Sequence[Plan]) -> tuple[bool, ...]:
+        return await self._step(self._plan_fires, plans)
+
+    def _plan_fires(self, db: Connection, plans: Sequence[Plan]) -> tuple[bool, ...]:
+        written = plain.plan(db, plans, self._now()) if self._plainly else [False] * len(plans)
+        rest = [number for number, done in enumerate(written) if not done]
+        if rest:
+            some = [plans[number] for number in rest]
+            answers = self._with_jobs(db, [plan.job_id for plan in some], PostgresRows.plan_fires, some)
+            for number, answer in zip(rest, answers, strict=True):
+                written[number] = answer
+        return tuple(written)
+
+    async def claim_fires(self, request: ClaimRequest) -> Claimed:
+        return await self._step(self._claim_fires, request)
+
+    def _claim_fires(self, db: Connection, request: ClaimRequest) -> Claimed:
+        claims = plain.claim(db, request, self._now()) if self._plainly else None
+        if claims is None:
+            return self._carefully(db, PostgresRows.claim_fires, request)
+        if not claims.order:
+            return claims.claimed
+        # If this fails the replica asks again under the same number, and is told of the plain ones.
+        rest = self._with_jobs(db, (), PostgresRows.claim_more, request, len(claims.claimed.claims))
+        return plain.together(claims, rest)
+
+    async def update_claims(self, replica: str, updates: Sequence[Update]) -> Updated:
+        return await self._step(self._update_claims, replica, updates)
+
+    def _update_claims(self, db: Connection, replica: str, updates: Sequence[Update]) -> Updated:
+        if not self._plainly:
+            return self._carefully(db, PostgresRows.update_claims, replica, updates)
+        done = plain.settle(db, replica, updates, self._now())
+        if updates and not done.rest:
+            return done.updated
+        some = [updates[number] for number in done.rest]
+        jobs = [place.job_id for place in (place_of(update.key) for update in some) if place]
+        rest = self._with_jobs(db, jobs, PostgresRows.update_more, replica, some, done.counted)
+        accepted = list(done.updated.accepted)
+        for number, answer in zip(done.rest, rest.accepted, strict=True):
+            accepted[number] = answer
+        return Updated(tuple(accepted), rest.due, rest.steps)
+
+    async def add_fire(self, fire: NewFire) -> Added:
+        return await self._step(self._with_jobs, [fire.job_id], PostgresRows.add_fire, fire)
+
+    async def cancel_fire(self, key: str, by: str = "") -> FireRecord | None:
+        place = place_of(key)
+        jobs = [place.job_id] if place else []
+        return await self._step(self._with_jobs, jobs, PostgresRows.cancel_fire, key, by)
+
+    async def prune(self, keep_seconds: float) -> int:
+        return await self._step(self._prune, keep_seconds)
+
+    def _prune(self, db: Connection, keep_seconds: float) -> int:
+        """A batch at a time: nobody waits for long, and what was deleted stays so if the next one fails."""
+        gone, batch = 0, PRUNE_BATCH
+        while batch == PRUNE_BATCH:
+            (batch,) = db.one("select {schema}.prune(%s, %s, %s)", keep_seconds, PRUNE_BATCH, self._now()[0])
+            gone += batch
+        return gone + self._carefully(db, PostgresRows.prune, keep_seconds)
+
+    # --- careful steps --------------------------------------------------------------------------------------
+
+    async def _write(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._step(self._carefully, step, *args)
+
+    def _carefully(self, db: Connection, step: Callable[..., T], *args: Any) -> T:
+        """Alone on the server: nobody else changes anything between its statements."""
+        with self._transaction(db) as (rows, at):
+            reply: T = getattr(rows, step.__name__)(at, *args)
+            rows.write()
+        return reply
+
+    def _with_jobs(self, db: Connection, jobs: Sequence[str], step: Callable[..., T], *args: Any) -> T:
+        """Beside others: nobody else changes anything of these jobs between its statements. It may change nothing else
+        but what belongs to the replica that asks."""
+        with self._transaction(db, jobs) as (rows, at):
+            reply: T = getattr(rows, step.__name__)(at, *args)
+            rows.write()
+        return reply
+
+    async def due_jobs(self, horizon: float, limit: int) -> DueJobs:
+        return await self._step(self._due_jobs, horizon, limit)
+
+    def _due_jobs(self, db: Connection, horizon: float, limit: int) -> DueJobs:
+        """Not beside a careful step: a pause that is being written would be missing in plans up to now."""
+        with self._transaction(db, jobs=()) as (rows, at):
+            return rows.due_jobs(at, horizon, limit)
+
+    async def _read(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._step(self._look, step, *args)
+
+    def _look(self, db: Connection, step: Callable[..., T], *args: Any) -> T:
+        """What is left of reading takes no lock, however long it lasts, and does not depend on the time."""
+        reply: T = getattr(PostgresRows(db, self._targets), step.__name__)(_NO_MOMENT, *args)
+        return reply
+
+    @contextmanager
+    def _transaction(
+        self, db: Connection, jobs: Sequence[str] | None = None
+    ) -> Iterator[tuple[PostgresRows, Moment]]:
+        """Holding these jobs; None: alone."""
+        try:
+            db.execute("begin isolation level read committed")
+            if jobs is None:
+                (wall,) = db.one("select {schema}.alone()")
+            else:
+                (wall,) = db.one("select {schema}.carefully(%s)", Texts(jobs))
+            at = moment_of(self._clock) if self._clock else Moment(moment(wall), wall / 1e6)
+            yield PostgresRows(db, self._targets), at
+            db.execute("commit")
+        except BaseException:
+            if db.info.transaction_status in _UNFINISHED:
+                db.execute("rollback")
+            raise
+
+    # --- time and connections -------------------------------------------------------------------------------
+
+    def _now(self) -> Now:
+        return (None, None) if self._clock is None else (micros(self._clock.wall()), self._clock.steady())
+
+    async def _step(self, work: Callable[..., T], *args: Any) -> T:
+        return await self._in_thread(self._take_step, work, *args)
+
+    def _take_step(self, work: Callable[..., T], *args: Any) -> T:
+        try:
+            db = self._connection()
+            db.patience = self._patience
+            return work(db, *args)
+        except psycopg.Error as error:
+            self._drop_if_unusable()
+            raise told(error, self.name) from error
+
+    def _connection(self) -> Connection:
+        if self._db is None:
+            db = connect(self._url, self._names)
+            try:
+                prepare(db)
+                if meta(db, "history") != db.server.history:
+                    self._carefully(db, PostgresRows.follow, db.server.history, secrets.token_hex(4))
+            except BaseException:
+                db.close()
+                raise
+            self._db, self._hints_seen = db, self._hints_seen or hints_so_far(db)
+        return self._db
+
+    def _drop_if_unusable(self) -> None:
+        """After an error: a connection on which an answer may still come is of no use any more."""
+        db = self._db
+        if db is not None and (db.closed or db.info.transaction_status != TransactionStatus.IDLE):
+            self._hang_up()
+
+    def _line(self) -> Line:
+        """Opened by the first who takes part, not by those who only look."""
+        if self._open_line is None:
+            self._open_line = Line(self._url, self.name, self._names, self._hints, self._hints_seen)
+        return self._open_line
+
+    def _hang_up(self) -> None:
+        if self._db is not None:
+            self._db.close()
+        self._db = None
+
+    def _close(self) -> None:
+        self._hang_up()
+        if self._open_line is not None:
+            self._open_line.close()
+        self._open_line = None
+
+    def leave_to_parent(self) -> None:
+        """In a forked child. The connections are the parent's. Their descriptors are closed here without a word to the
+        server: while this child had them, nobody would see the parent's session end."""
+        line = self._open_line
+        for db in (self._db, line.db if line else None):
+            if db is not None:
+                _parents.append(db)
+                with suppress(OSError, psycopg.Error):
+                    os.close(db.fileno())
+        self._db = self._open_line = None
+
+
+_all_stores: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
+_parents: list[Connection] = []
+
+
+def _after_fork_in_child() -> None:
+    for store in list(_all_stores):
+        store.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+_UNFINISHED = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+_NO_MOMENT = Moment(moment(0), 0.0)

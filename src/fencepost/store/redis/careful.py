@@ -1,0 +1,101 @@
+"""How a careful step is taken: on a thread of its own, and again if somebody was faster."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from fencepost.errors import FencepostError, StoreUnavailable
+from fencepost.store.codec import micros
+from fencepost.store.redis import scripts
+from fencepost.store.redis.batch import Conflict
+from fencepost.store.redis.keys import Keys
+from fencepost.store.redis.link import Link
+from fencepost.store.redis.pages import Call
+from fencepost.store.redis.plain import Now
+from fencepost.store.redis.rows import RedisRows
+
+ATTEMPTS = 30
+"""How often a step is begun before the store counts as unavailable."""
+THREADS = 4
+
+
+class Forgotten(Exception):
+    """The store is not the one that this process knows: it was emptied."""
+
+
+class CarefulPath:
+    def __init__(
+        self, link: Link, keys: Keys, targets: dict[str, tuple[str, ...]], now: Callable[[], Now]
+    ) -> None:
+        self._link = link
+        self._keys = keys
+        self._targets = targets
+        self._now = now
+        self._chance = random.Random()
+        self.conflicts = 0
+        """How often somebody was faster."""
+        self._threads: ThreadPoolExecutor | None = None
+        self._threads_of = 0
+
+    async def take(
+        self, history: str, step: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, writes: bool = True
+    ) -> Any:
+        """One step of the operations. `history`: of the store, as it is known here."""
+        work = partial(self._take, self._link.generation, history, step, args, kwargs, writes)
+        return await asyncio.get_running_loop().run_in_executor(self._workers(), work)
+
+    def close(self) -> None:
+        if self._threads is not None and self._threads_of == os.getpid():
+            self._threads.shutdown(wait=False)
+        self._threads = None
+
+    def _workers(self) -> ThreadPoolExecutor:
+        if self._threads is None or self._threads_of != os.getpid():  # threads do not cross a fork
+            self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="fencepost-store")
+            self._threads_of = os.getpid()
+        return self._threads
+
+    def _take(
+        self,
+        generation: int,
+        history: str,
+        step: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        writes: bool,
+    ) -> Any:
+        call = partial(self._link.ask_from_thread, generation)
+        for attempt in range(ATTEMPTS):
+            now = self._now()
+            rows = RedisRows(call, self._keys, now, self._targets)
+            if rows.of_history != history:
+                raise Forgotten
+            try:
+                reply = getattr(rows, step)(rows.at, *args, **kwargs)
+                if not writes:
+                    return reply
+                rows.write()
+                if rows.batch.is_empty or self._commit(call, rows, now):
+                    return reply
+            except Conflict:
+                pass
+            except FencepostError:
+                raise
+            except Exception:
+                # Rows read one after the other, while others write, may contradict each other.
+                if rows.batch.is_true(call):
+                    raise
+            self.conflicts += 1
+            time.sleep(self._chance.uniform(0, 0.001 * 2 ** min(attempt, 6)))
+        raise StoreUnavailable(f"{self._link.name}: others were faster {ATTEMPTS} times in a row")
+
+    def _commit(self, call: Call, rows: RedisRows, now: Now) -> bool:
+        decided_for = "" if now[0] else micros(rows.at.wall)
+        return bool(call("EVALSHA", scripts.COMMIT, self._keys.prefix, decided_for, *rows.batch.words()))

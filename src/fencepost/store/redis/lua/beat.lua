@@ -1,0 +1,38 @@
+-- A heartbeat that changes nothing but times and counts: not of a newcomer, nor one that leaves, nor one that might
+-- take leadership from another, nor one that knows of something the store does not.
+-- ARGV: prefix, now, steady, replica, number, ttl, heartbeat, leader's ttl (empty: it does not campaign),
+-- seconds watched (empty: it has not), what it has seen: incarnation, server, term, steps; history
+local p, replica, number = ARGV[1], ARGV[4], ARGV[5]
+local now, steady = moment(ARGV[2], ARGV[3])
+local key = p .. ':replica:' .. replica
+local me = redis.call('HMGET', key, 'edition', 'beat_no', 'renewals', 'steps')
+local lease = redis.call('HMGET', p .. ':leader', unpack(LEASE))
+local held = {}
+for n, name in ipairs(LEASE) do held[name] = lease[n] end
+local steps = tonumber(me[4])
+if not me[1] or tonumber(number) <= tonumber(me[2]) or not held.term or held.history ~= ARGV[14]
+  or held.standing ~= 'settled' or held.incarnation ~= ARGV[10] or held.server ~= ARGV[11]
+  or tonumber(ARGV[12]) > tonumber(held.term) or tonumber(ARGV[13]) > steps then
+  return {0}
+end
+local campaigns, leads = ARGV[8] ~= '', held.holder == replica
+if campaigns and not leads then
+  if held.holder == '' then return {0} end
+  if ARGV[9] ~= '' and tonumber(ARGV[9]) >= tonumber(held.heartbeat) then return {0} end
+end
+
+steps = steps + 1
+redis.call('HSET', key, 'edition', tonumber(me[1]) + 1, 'expires', seconds(steady + tonumber(ARGV[6])), 'ttl', ARGV[6],
+  'heartbeat', ARGV[7], 'renewals', tonumber(me[3]) + 1, 'beat_no', number, 'steps', steps, 'draining', 0)
+if campaigns and leads then
+  redis.call('HSET', p .. ':leader', 'edition', tonumber(held.edition) + 1, 'renewals', tonumber(held.renewals) + 1,
+    'ttl', ARGV[8], 'heartbeat', ARGV[7], 'expires', seconds(steady + tonumber(ARGV[8])))
+  lease = redis.call('HMGET', p .. ':leader', unpack(LEASE))
+end
+
+local runs = {}
+for _, place in ipairs(redis.call('SMEMBERS', p .. ':held:' .. replica)) do
+  runs[#runs + 1] = place
+  runs[#runs + 1] = redis.call('GET', p .. ':job:' .. place)
+end
+return {1, whole(now), steps, lease, runs}

@@ -1,0 +1,39 @@
+-- Fires as they are kept. `kind` says how to read a row: planned, running, waiting, done.
+
+local function state_of(kind, row)
+  if kind == 'planned' then return 'pending' end
+  if kind == 'running' then return 'running' end
+  return string.match(row, '\n%[%d+,"(%a+)"') or string.match(row, '^%d+ {"st":"(%a+)"') or 'pending'
+end
+
+local function finished_of(row)
+  return tonumber(string.match(row, '\n%[(%d+)') or string.match(row, '^%d+ {"st":"%a+","f":(%d+)'))
+end
+
+-- Adds the fires of a job in a range of due times to `found`, if their state is wanted (empty: any). At most `most`
+-- final ones, the newest: returns where they were cut off, if they were.
+local function collect(p, found, id, low, high, states, most)
+  local function add(due, kind, row)
+    if states == '' or string.find(states, ',' .. state_of(kind, row) .. ',', 1, true) then
+      found[#found + 1] = {id, due, kind, row}
+    end
+  end
+  local live = redis.call('ZRANGEBYSCORE', p .. ':live:' .. id, low, high, 'WITHSCORES')
+  local reach = live[1] and tonumber(redis.call('HGET', p .. ':hot:' .. id, 'reach'))
+  for n = 1, #live, 2 do
+    local place, row = id .. ':' .. live[n], false
+    if tonumber(live[n + 1]) <= reach then
+      row = redis.call('GET', p .. ':job:' .. place)
+      if row then
+        add(live[n + 1], 'running', row)
+      else
+        row = redis.call('GET', p .. ':fire:' .. place)
+        if row then add(live[n + 1], 'waiting', row) end
+      end
+    end
+    if not row then add(live[n + 1], 'planned', live[n]) end
+  end
+  local done = redis.call('ZREVRANGEBYSCORE', p .. ':done:' .. id, high, low, 'WITHSCORES', 'LIMIT', 0, most)
+  for n = 1, #done, 2 do add(done[n + 1], 'done', done[n]) end
+  return #done == 2 * most and done[#done] or false
+end

@@ -1,0 +1,43 @@
+-- Settles what ends plainly: the run has its token, and nothing else of its job is running or waiting, so nothing
+-- follows from its end. Says which ones it could not.
+-- ARGV: prefix, now, steady, replica, then per settlement: job id, moment, token, ending
+local p, replica = ARGV[1], ARGV[4]
+local now = moment(ARGV[2], ARGV[3])
+local ended = '\n[' .. whole(now) .. ','
+local others, gone, released, settled = {}, {}, {}, 0
+
+for n = 5, #ARGV, 4 do
+  local id, member, token, ending = ARGV[n], ARGV[n + 1], ARGV[n + 2], ARGV[n + 3]
+  local where = id .. ':' .. member
+  local row = redis.call('GET', p .. ':job:' .. where)
+  local hot = row and redis.call('HMGET', p .. ':hot:' .. id, 'edition', 'rows', 'next', 'plain')
+  local plain, holder, due = false, nil, nil
+  if row and string.match(row, '^%d+') == token and hot[2] == '1' and hot[4] ~= 'never' then
+    due = redis.call('ZSCORE', p .. ':live:' .. id, member)
+    holder = string.match(row, '^%d+ {"r":"([^"]*)"')
+    local from, following = tonumber(hot[4]), tonumber(hot[3])
+    plain = holder and from <= now and tonumber(due) <= now and (not following or following > now)
+  end
+  if plain then
+    redis.call('ZREM', p .. ':live:' .. id, member)
+    redis.call('ZADD', p .. ':done:' .. id, due, row .. ended .. ending)
+    redis.call('HSET', p .. ':hot:' .. id, 'edition', tonumber(hot[1]) + 1, 'rows', 0)
+    gone[#gone + 1] = p .. ':job:' .. where
+    local places = released[holder] or {}
+    released[holder], places[#places + 1] = places, where
+    settled = settled + 1
+  else
+    others[#others + 1] = (n - 5) / 4
+  end
+end
+
+if settled > 0 then redis.call('DEL', unpack(gone)) end
+for holder, places in pairs(released) do redis.call('SREM', p .. ':held:' .. holder, unpack(places)) end
+
+local key = p .. ':replica:' .. replica
+local me = redis.call('HMGET', key, 'steps', 'draining')
+if not me[1] then return {others, settled, 0, 0} end
+local steps = settled > 0 and redis.call('HINCRBY', key, 'steps', 1) or tonumber(me[1])
+local leads = redis.call('HGET', p .. ':leader', 'holder') == replica
+local due = me[2] == '0' and looks(p, replica, leads, whole(now), 1)[1] and 1 or 0
+return {others, settled, steps, due}

@@ -1,0 +1,266 @@
+"""The plain path: what nearly always happens, as one script on the server.
+
+Each method has one script do the whole step. A script does only what follows from a few numbers it has at hand, and
+says what it has left undone; the careful path (`rows.py`) knows all rules and decides that. Which of the two it was
+must never show: both are compared with the reference model.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.model import Era, FireRecord, JobRecord, State
+from fencepost.store.base import (
+    Beat,
+    Claim,
+    ClaimRequest,
+    DueJobs,
+    Held,
+    Plan,
+    Pulse,
+    Roster,
+    Settle,
+    Suspect,
+    Swept,
+    Update,
+    Watched,
+)
+from fencepost.store.codec import micros, moment
+from fencepost.store.operations import jobs_to_look_at
+from fencepost.store.redis import scripts
+from fencepost.store.redis.keys import Keys, join, split, split_place
+from fencepost.store.redis.link import Link
+from fencepost.store.redis.scripts import Script
+from fencepost.store.redis.values import (
+    HOT,
+    REPLICA,
+    Flat,
+    claimed_fire,
+    cold_record,
+    digest,
+    ending_of,
+    fire_of,
+    job_of,
+    lease_of,
+    replica_of,
+    stamp,
+    when,
+)
+from fencepost.store.rows import TargetRecord
+from fencepost.store.texts import target_record
+from fencepost.triggers import iso
+
+MOST = 1_000
+"""Fires that one script claims or settles."""
+JOBS_KEPT = 20_000
+
+Now = tuple[str, str]
+"""The moment, if a test owns the time; else empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a script has claimed, each with its place in the order of what was due, and the jobs it has left."""
+
+    made: dict[int, Claim]
+    closed: dict[int, FireRecord]
+    left: dict[int, str]
+    wake_in: float | None
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settlements:
+    accepted: list[bool]
+    left: list[int]
+    """Which ones must be decided with care."""
+    steps: int
+    due: bool
+
+
+class PlainPath:
+    def __init__(self, link: Link, keys: Keys, targets: dict[str, tuple[str, ...]]) -> None:
+        """`targets`: what replicas know, by digest."""
+        self._link = link
+        self._keys = keys
+        self._targets = targets
+        self._jobs: dict[str, JobRecord] = {}
+        """Their cold side, by digest."""
+
+    async def _run(self, script: Script, now: Now, *args: Any) -> Any:
+        return await self._link.ask("EVALSHA", script, self._keys.prefix, *now, *args)
+
+    # --- presence -------------------------------------------------------------------------------------------
+
+    async def beat(self, now: Now, beat: Beat, history: str) -> Pulse | None:
+        if beat.joining or beat.draining or beat.targets is not None:
+            return None
+        reply = await self._run(
+            scripts.BEAT,
+            now,
+            beat.replica,
+            beat.number,
+            beat.ttl,
+            beat.heartbeat,
+            beat.campaign.ttl if beat.campaign else "",
+            _watched(beat.campaign.watched) if beat.campaign else "",
+            beat.seen.incarnation,
+            beat.seen.server,
+            beat.seen.term,
+            beat.seen.steps,
+            history,
+        )
+        if not reply[0]:
+            return None
+        _, wall, steps, lease, runs = reply
+        held = tuple(_held(runs[n], runs[n + 1]) for n in range(0, len(runs), 2))
+        return Pulse(moment(int(wall)), True, lease_of(lease), held, steps)
+
+    async def sweep(self, now: Now, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
+        words: list[Any] = []
+        for suspect in suspects:
+            words += suspect.replica, suspect.renewals, "" if suspect.dead else suspect.seconds
+        reply = await self._run(scripts.SWEEP, now, by, term, *words)
+        if not reply[0]:
+            return None
+        _, wall, steady, lease, rows = reply
+        replicas = []
+        for row in rows:
+            known_by = dict(zip(REPLICA, row, strict=True))
+            targets = self._targets.get(known_by["targets"]) if known_by["targets"] else ()
+            if targets is None:
+                return None  # the careful path asks for them
+            replicas.append(replica_of(row, targets))
+        overdue = frozenset(replica.id for replica in replicas if replica.expires <= float(steady))
+        replicas.sort(key=lambda replica: replica.id)
+        return Swept(Roster(moment(int(wall)), lease_of(lease), tuple(replicas), overdue))
+
+    # --- jobs and planning -------------------------------------------------------------------------------------------
+
+    async def jobs(self, ids: Sequence[str] | None) -> tuple[JobRecord, ...]:
+        """Without those that were removed; all, if no ids are given."""
+        if ids is None:
+            ids = await self._link.ask("HKEYS", self._keys.jobs)
+        found: list[JobRecord] = []
+        for start in range(0, len(ids), MOST):
+            chunk = ids[start : start + MOST]
+            rows = await self._link.ask("EVALSHA", scripts.HOTS, self._keys.prefix, *chunk)
+            known = [(id, hot) for id, hot in zip(chunk, rows, strict=True) if hot]
+            found += await self._records(known)
+        return tuple(record for record in found if not record.removed_at)
+
+    async def due_jobs(self, now: Now, horizon: float, limit: int) -> DueJobs:
+        reply = await self._run(scripts.PLANS, now, round(horizon * 1_000_000), limit)
+        wall, soonest, rows, gaps, lost_through = reply
+        jobs = await self._records(rows)
+        targets = {record.job.target: TargetRecord(record.job.target) for record in jobs}
+        targets.update({target.name: target for target in map(target_record, gaps)})
+        unknown = {name: target.gaps for name, target in targets.items()}
+        return DueJobs(moment(int(wall)), tuple(jobs), when(soonest), unknown, when(lost_through))
+
+    async def _records(self, rows: Sequence[tuple[str, Flat]]) -> list[JobRecord]:
+        cold = await self._cold({hot[_TEXT]: id for id, hot in rows})
+        return [job_of(hot, cold[hot[_TEXT]]) for _, hot in rows]
+
+    async def plan(self, now: Now, plans: Sequence[Plan]) -> list[int]:
+        """Which ones must be decided with care."""
+        left: list[int] = []
+        for start in range(0, len(plans), MOST):
+            left += [start + number for number in await self._plan(now, plans[start : start + MOST])]
+        return left
+
+    async def _plan(self, now: Now, plans: Sequence[Plan]) -> list[int]:
+        left, plain = [], list[int]()
+        first = min((row.first for plan in plans for row in plan.rows), default=None)
+        words: list[Any] = [stamp(first)]
+        for number, plan in enumerate(plans):
+            if plan.until is not None or plan.next_at is None or any(row.count > 1 for row in plan.rows):
+                left.append(number)
+                continue
+            plain.append(number)
+            words += plan.job_id, plan.version, micros(plan.cursor), micros(plan.next_at), len(plan.rows)
+            for row in plan.rows:
+                words += micros(row.first), iso(row.first)
+        if plain:
+            left += [plain[number] for number in await self._run(scripts.PLAN, now, *words)]
+        return sorted(left)
+
+    # --- claims ---------------------------------------------------------------------------------------------
+
+    async def claim(self, now: Now, request: ClaimRequest) -> Claims | None:
+        if request.room > MOST:
+            return None
+        reply = await self._run(
+            scripts.CLAIM,
+            now,
+            request.replica,
+            request.number,
+            request.room,
+            jobs_to_look_at(request.room),
+            "" if request.term is None else request.term,
+            request.incarnation,
+            Era(request.incarnation).first_token,
+            request.server,
+        )
+        if not reply[0]:
+            return None
+        _, wall, steps, wake_in, rows, left = reply
+        at = moment(int(wall))
+        cold = await self._cold({row[5]: row[1] for row in rows})
+        made, closed = {}, {}
+        for place, id, member, due, token, text, skipped in rows:
+            fire = claimed_fire(id, member, int(due), int(token), request.replica, request.number, at)
+            made[place] = Claim(fire, cold[text].job)
+            if skipped:
+                closed[place] = fire_of(id, int(skipped[0]), skipped[1])
+        return Claims(made, closed, dict(left), None if wake_in is None else int(wake_in) / 1_000_000, steps)
+
+    async def settle(self, now: Now, replica: str, updates: Sequence[Update]) -> Settlements:
+        times = Counter(update.key for update in updates)
+        left, plain, words = [], list[int](), list[Any]()
+        for number, update in enumerate(updates):
+            job_id, member = split(update.key)
+            if not isinstance(update, Settle) or times[update.key] > 1 or len(plain) >= MOST:
+                left.append(number)
+                continue
+            plain.append(number)
+            words += job_id, member, update.token, ending_of(update.state, update.reason, update.error)
+        undone, _, steps, due = await self._run(scripts.SETTLE, now, replica, *words)
+        left = sorted([*left, *(plain[number] for number in undone)])
+        accepted = [True] * len(updates)
+        for number in left:
+            accepted[number] = False
+        return Settlements(accepted, left, steps, bool(due))
+
+    async def _cold(self, wanted: dict[str, str]) -> dict[str, JobRecord]:
+        """What rarely changes of these jobs, by digest: asked for only if it has not been seen."""
+        found = {text: self._jobs[text] for text in wanted if text in self._jobs}
+        missing = {text: id for text, id in wanted.items() if text not in found}
+        if missing:
+            if len(self._jobs) + len(missing) > JOBS_KEPT:
+                self._jobs.clear()
+            rows = await self._link.ask("HMGET", self._keys.jobs, *missing.values())
+            for text, cold in zip(missing, rows, strict=True):
+                found[text] = cold_record(cold)
+                if digest(cold) == text:  # else it was changed just now
+                    self._jobs[text] = found[text]
+        return found
+
+
+_TEXT = HOT.index("text")
+
+
+def _watched(watched: Watched | None) -> str:
+    """How long; a leader that is gone was watched for long enough."""
+    if watched is None:
+        return ""
+    return "1e9" if watched.gone else str(watched.seconds)
+
+
+def _held(place: str, row: str) -> Held:
+    job_id, member = split_place(place)
+    fire = fire_of(job_id, 0, row, State.RUNNING)
+    return Held(join(job_id, member), fire.token, fire.claim_no, fire.cancel_requested)

@@ -1,0 +1,389 @@
+"""Records as Redis keeps them: hashes of the fields that scripts read and change, texts for everything else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from fencepost.model import Attempt, Era, FireRecord, JobRecord, Lease, ReplicaRecord, State, changed
+from fencepost.store.codec import micros, moment
+from fencepost.store.redis.keys import join
+from fencepost.store.rows import TargetRecord
+from fencepost.store.texts import definition_of, job_record, replica_record, rest_of, same_but_hot, text
+from fencepost.triggers import iso
+
+Flat = Sequence[Any]
+"""Values in the order of their fields, as a script returns them; what is absent is None."""
+
+
+def when(value: str | None) -> datetime | None:
+    return moment(int(value)) if value else None
+
+
+def stamp(value: datetime | None) -> str:
+    return "" if value is None else str(micros(value))
+
+
+# --- fires ----------------------------------------------------------------------------------------------
+#
+# A row is its token, a space, and JSON of what is not at its default; the job and the due time are where the row
+# is found. Of a final row scripts read how and when it ended, so that comes first. A run that is settled as usual
+# keeps its row and gets a second line: [when, state, reason, error].
+
+_NAMES = {
+    "state": "st",
+    "finished_at": "f",
+    "replica": "r",
+    "claim_no": "n",
+    "attempt": "a",
+    "started_at": "s",
+    "reason": "why",
+    "refers_to": "to",
+    "count": "c",
+    "last_due_at": "l",
+    "args": "args",
+    "by": "by",
+    "crashes": "x",
+    "settled": "k",
+    "not_before": "b",
+    "error": "e",
+    "checkpoint": "cp",
+    "progress": "p",
+    "cancel_requested": "q",
+    "attempts": "h",
+}
+_FIELDS = {short: name for name, short in _NAMES.items()}
+_TIMES = frozenset({"finished_at", "started_at", "last_due_at", "not_before"})
+_BLANK = FireRecord("", "", moment(0))
+_DEFAULTS = [(name, short, getattr(_BLANK, name)) for name, short in _NAMES.items()]
+_MOMENT = "m"
+"""The moment, where it does not follow from when the fire was due; and in a final row that has no token, because
+two rows of a job must not be the same."""
+
+
+def has_row(fire: FireRecord) -> bool:
+    """Whether there is more to a fire that is not final than its moment."""
+    return not (fire.scheduled and fire.state is State.PENDING and fire.count == 1)
+
+
+def place_of(fire: FireRecord) -> str:
+    return f"{fire.job_id}:{member_of(fire)}"
+
+
+def member_of(fire: FireRecord) -> str:
+    return iso(fire.due_at) if fire.scheduled else fire.key[len(fire.job_id) :]
+
+
+def row_of(fire: FireRecord) -> str:
+    values: dict[str, Any] = {}
+    for name, short, default in _DEFAULTS:
+        value = getattr(fire, name)
+        if value == default or value is State.RUNNING:
+            continue
+        if name in _TIMES:
+            value = micros(value)
+        elif name == "attempts":
+            value = [_attempt_row(attempt) for attempt in value]
+        values[short] = value
+    if not fire.scheduled or (fire.state.final and not fire.token):
+        values[_MOMENT] = member_of(fire)
+    return f"{fire.token} {json.dumps(values, separators=(',', ':'))}"
+
+
+def planned_fire(job_id: str, member: str, due: int) -> FireRecord:
+    """Without a row."""
+    return changed(_BLANK, key=join(job_id, member), job_id=job_id, due_at=moment(due))
+
+
+def claimed_fire(
+    job_id: str, member: str, due: int, token: int, replica: str, claim_no: int, at: datetime
+) -> FireRecord:
+    """One that was planned and is claimed for the first time."""
+    return changed(
+        _BLANK,
+        key=f"{job_id}@{member}",
+        job_id=job_id,
+        due_at=moment(due),
+        state=State.RUNNING,
+        token=token,
+        replica=replica,
+        claim_no=claim_no,
+        attempt=1,
+        started_at=at,
+    )
+
+
+def fire_of(job_id: str, due: int, row: str, state: State = State.PENDING) -> FireRecord:
+    """`state`: if the row does not say."""
+    first, _, ending = row.partition("\n")
+    token, _, fields = first.partition(" ")
+    due_at, written = moment(due), json.loads(fields)
+    member = written.pop(_MOMENT, None) or iso(due_at)
+    values = {_FIELDS[short]: value for short, value in written.items()}
+    for name in _TIMES & values.keys():
+        values[name] = moment(values[name])
+    if "attempts" in values:
+        values["attempts"] = tuple(_attempt(each) for each in values["attempts"])
+    values["state"] = State(values["state"]) if "state" in values else state
+    fire = changed(
+        _BLANK,
+        key=join(job_id, member),
+        job_id=job_id,
+        due_at=due_at,
+        scheduled=not member.startswith("!"),
+        token=int(token),
+        **values,
+    )
+    return _ended(fire, *json.loads(ending)) if ending else fire
+
+
+@lru_cache(maxsize=200)
+def ending_of(state: State, reason: str | None, error: str | None) -> str:
+    """The second line of a run that is settled, but for the bracket and the moment: the server knows that."""
+    values = [state.value, reason, error]
+    while values[-1] is None:
+        values.pop()
+    return json.dumps(values, separators=(",", ":"))[1:]
+
+
+def _ended(
+    fire: FireRecord, at: int, state: str, reason: str | None = None, error: str | None = None
+) -> FireRecord:
+    ended = fire.ended(moment(at), state, error)
+    return changed(
+        ended, state=State(state), reason=reason, finished_at=moment(at), settled=fire.token, not_before=None
+    )
+
+
+def _attempt_row(attempt: Attempt) -> list[Any]:
+    started_at, finished_at = micros(attempt.started_at), micros(attempt.finished_at)
+    return [attempt.token, attempt.replica, started_at, finished_at, attempt.outcome, attempt.error]
+
+
+def _attempt(row: Sequence[Any]) -> Attempt:
+    token, replica, started_at, finished_at, outcome, error = row
+    return Attempt(token, replica, moment(started_at), moment(finished_at), outcome, error)
+
+
+# --- jobs -----------------------------------------------------------------------------------------------
+
+HOT = (
+    "edition",
+    "token",
+    "decided",
+    "tail",
+    "segment",
+    "cursor",
+    "next",
+    "rows",
+    "reach",
+    "plain",
+    "late",
+    "skips",
+    "group",
+    "text",
+)
+NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Hot:
+    """What of a job changes with its fires, and what a script must know to decide a plain one."""
+
+    edition: int
+    """Grows with every change to the job or any of its fires: what was read is still true if it is the same."""
+    rows: int = 0
+    """How many of its live fires have a row."""
+    reach: int = 0
+    """No fire that has a row was due later."""
+    group: str = ""
+    """`<kind>:<target>`: by what its looks are kept."""
+    text: str = ""
+    """The digest of everything else."""
+
+    @classmethod
+    def of(cls, values: Flat) -> Hot:
+        found = dict(zip(HOT, values, strict=True))
+        return cls(
+            int(found["edition"]), int(found["rows"]), int(found["reach"]), found["group"], found["text"]
+        )
+
+
+def cold_of(record: JobRecord) -> str:
+    """What rarely changes: the definition, a line feed, the rest. The first calendar's cursor is hot."""
+    record = _without_cursor(record)
+    return f"{definition_of(record)}\n{rest_of(record)}"
+
+
+def same_cold(one: JobRecord, other: JobRecord) -> bool:
+    return same_but_hot(_without_cursor(one), _without_cursor(other))
+
+
+def _without_cursor(record: JobRecord) -> JobRecord:
+    if not record.segments:
+        return record
+    head = changed(record.segments[0], cursor=moment(0), next_at=None)
+    return changed(record, segments=(head, *record.segments[1:]))
+
+
+def digest(cold: str) -> str:
+    return hashlib.sha1(cold.encode()).hexdigest()[:16]
+
+
+def cold_record(cold: str) -> JobRecord:
+    definition, _, rest = cold.partition("\n")
+    return job_record(definition, rest)
+
+
+def job_of(values: Flat, record: JobRecord) -> JobRecord:
+    """`record`: what is cold."""
+    hot = dict(zip(HOT, values, strict=True))
+    segments = record.segments
+    if segments:
+        cursor, following = when(hot["cursor"]), when(hot["next"])
+        segments = (changed(segments[0], cursor=cursor, next_at=following), *segments[1:])
+    decided = when(hot["decided"])
+    tail = hot["tail"] or None
+    return changed(record, token=int(hot["token"]), decided_through=decided, tail=tail, segments=segments)
+
+
+def hot_values(record: JobRecord, hot: Hot, plain: str) -> list[str]:
+    """Names and values for one command."""
+    head = record.segments[0] if record.segments else None
+    values = (
+        hot.edition,
+        record.token,
+        stamp(record.decided_through),
+        record.tail or "",
+        head.version if head else "",
+        stamp(head.cursor) if head else "",
+        stamp(head.next_at) if head else "",
+        hot.rows,
+        hot.reach,
+        plain,
+        round(record.job.misfire_after.total_seconds() * 1_000_000),
+        int(record.job.overlap.kind == "skip"),
+        hot.group,
+        hot.text,
+    )
+    return [str(word) for pair in zip(HOT, values, strict=True) for word in pair]
+
+
+def plain_from(record: JobRecord, target: TargetRecord, simple: bool) -> str:
+    """From which moment on a script may decide this job's fires by itself: after all gaps, and not while there is
+    anything about the job that needs a decision. `simple`: it is to be looked at when its next fire is due."""
+    head = record.segments[0] if record.segments else None
+    gaps = (*record.pauses, *target.gaps)
+    if (
+        not simple
+        or record.removed_at
+        or target.orphaned
+        or len(record.segments) > 1
+        or (head is not None and (head.until is not None or head.removed))
+        or any(gap.until is None for gap in gaps)
+    ):
+        return NEVER
+    return str(max((micros(gap.until) for gap in gaps if gap.until is not None), default=0))
+
+
+# --- replicas and the lease -----------------------------------------------------------------------------
+
+REPLICA = (
+    "id",
+    "edition",
+    "expires",
+    "ttl",
+    "heartbeat",
+    "renewals",
+    "beat_no",
+    "claim_no",
+    "steps",
+    "draining",
+    "targets",
+    "text",
+)
+
+
+def replica_of(values: Flat, targets: tuple[str, ...]) -> ReplicaRecord:
+    _, _, expires, ttl, heartbeat, renewals, beat_no, claim_no, steps, draining, _, row = values
+    return changed(
+        replica_record(row),
+        expires=float(expires),
+        ttl=float(ttl),
+        heartbeat=float(heartbeat),
+        renewals=int(renewals),
+        beat_no=int(beat_no),
+        claim_no=int(claim_no),
+        steps=int(steps),
+        draining=draining == "1",
+        targets=targets,
+    )
+
+
+def replica_values(replica: ReplicaRecord, edition: int, targets: str) -> list[str]:
+    """Names and values, but for the steps: those are counted up, never set."""
+    still = changed(replica, targets=(), expires=0.0, renewals=0, beat_no=0, claim_no=0, steps=0)
+    values = {
+        "id": replica.id,
+        "edition": edition,
+        "expires": f"{replica.expires:.6f}",
+        "ttl": replica.ttl,
+        "heartbeat": replica.heartbeat,
+        "renewals": replica.renewals,
+        "beat_no": replica.beat_no,
+        "claim_no": replica.claim_no,
+        "draining": int(replica.draining),
+        "targets": targets,
+        "text": text(changed(still, draining=False)),
+    }
+    return [str(word) for pair in values.items() for word in pair]
+
+
+def targets_digest(targets: tuple[str, ...]) -> str:
+    return hashlib.sha1("\n".join(targets).encode()).hexdigest()[:16] if targets else ""
+
+
+LEASE = (
+    "edition",
+    "holder",
+    "term",
+    "renewals",
+    "ttl",
+    "heartbeat",
+    "expires",
+    "incarnation",
+    "standing",
+    "lost_through",
+    "server",
+    "history",
+)
+
+
+def lease_of(values: Flat) -> Lease:
+    _, holder, term, renewals, ttl, heartbeat, expires, incarnation, standing, lost_through, server, _ = (
+        values
+    )
+    era = Era(int(incarnation), standing, when(lost_through), server)
+    return Lease(holder or None, int(term), int(renewals), float(ttl), float(heartbeat), float(expires), era)
+
+
+def lease_values(lease: Lease, edition: int) -> list[str]:
+    values = {
+        "edition": edition,
+        "holder": lease.holder or "",
+        "term": lease.term,
+        "renewals": lease.renewals,
+        "ttl": lease.ttl,
+        "heartbeat": lease.heartbeat,
+        "expires": f"{lease.expires:.6f}",
+        "incarnation": lease.era.incarnation,
+        "standing": lease.era.standing,
+        "lost_through": stamp(lease.era.lost_through),
+        "server": lease.era.server,
+    }
+    return [str(word) for pair in values.items() for word in pair]

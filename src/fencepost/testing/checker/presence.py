@@ -1,0 +1,67 @@
+"""Who may be declared dead, and who may act as the leader."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import ClassVar
+
+from fencepost.testing.checker.books import Books
+from fencepost.testing.checker.judge import Judge, Step
+
+TOLERANCE = 0.997
+
+
+class Presence(Judge):
+    lost_with_the_store: ClassVar = ("_renewed", "_numbers")
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self._numbers: dict[tuple[str, str], int] = defaultdict(int)
+        self._renewed: dict[str, tuple[float, float]] = {}
+        """By replica: when the store last heard from it, by the true time and by the store's clock."""
+
+    def _heartbeat(self, step: Step) -> None:
+        if step.reply.known:
+            self._heard(step, step.args[0].number)
+
+    def _claim_fires(self, step: Step) -> None:
+        request, lease = step.args[0], self.books.state.leader
+        if (request.incarnation, request.server) == (lease.era.incarnation, lease.era.server):
+            self._heard(step, request.number)
+        for claim in step.reply.claims:
+            leads = (lease.holder, lease.term) == (request.replica, request.term)
+            new = (claim.fire.key, claim.fire.token) not in self.books.current.items()
+            if claim.job.execute_on == "leader" and new and not leads:
+                self.books.violation(
+                    "C3", f"{claim.fire.key}: {request.replica} does not lead in term {request.term}"
+                )
+
+    def _heard(self, step: Step, number: int) -> None:
+        """Only what is new renews: a delayed message from the past is no sign of life."""
+        if number > self._numbers[step.replica, step.name]:
+            self._numbers[step.replica, step.name] = number
+            self._renewed[step.replica] = self.books.now(), self.books.moment().steady
+
+    def _sweep(self, step: Step) -> None:
+        if step.reply is None:
+            return
+        for replica in step.reply.expired:
+            if replica not in self.books.dead:
+                self._judge_expiry(replica, step)
+        healthy = step.healthy()
+        for fire in step.reply.settled:
+            if fire.replica in healthy:
+                self.books.violation("L-healthy", f"{fire.key} lost although {fire.replica} is well")
+
+    def _judge_expiry(self, replica: str, step: Step) -> None:
+        """Two witnesses. If the store's clock says that the TTL is over, somebody must have seen no renewal for
+        one and a half heartbeats of true time; if it does not, for one and a half TTLs."""
+        heard, clock = self._renewed.get(replica, (0.0, 0.0))
+        silence = self.books.now() - heard
+        expired = self.books.moment().steady - clock >= self.books.ttl * TOLERANCE
+        needed = 1.5 * (self.books.heartbeat if expired else self.books.ttl)
+        if silence < needed * TOLERANCE:
+            self.books.violation("L-healthy", f"{replica} expired {silence:.1f} s after renewing")
+        if silence < self.books.ttl:
+            fires = [fire for fire in step.reply.settled if fire.replica == replica]
+            self.books.excused |= {(fire.key, fire.attempts[-1].token) for fire in fires}

@@ -1,0 +1,68 @@
+"""S6 and L2: what runs beside what, how long, and how late."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from fencepost.testing.checker.books import Body, Books
+from fencepost.testing.checker.judge import Judge
+from fencepost.testing.network import Request
+
+STEADY_LATENESS = 0.15
+"""L2: a due fire starts within 100 ms, the simulated network's own delays on top."""
+AT_ONCE = 0.05
+"""Seconds within which a body that is told to end does so."""
+
+
+class Runs(Judge):
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self.expected: dict[str, float] = {}
+        """Fires with no reason to be late, and when they fall due."""
+        self._running: list[Body] = []
+        self._first_start: dict[str, float] = {}
+        self._told_to_end: dict[tuple[str, int], float] = {}
+
+    def started(self, body: Body) -> None:
+        """At most so many unfenced runs of a job at once. A run whose token is not current is fenced."""
+        self._first_start.setdefault(body.key, body.started)
+        if self._unfenced(body):
+            self._running = [
+                other for other in self._running if other.ended is None and self._unfenced(other)
+            ]
+            others = [other.key for other in self._running if other.fire.job_id == body.fire.job_id]
+            # Claimed under one definition, it may start under another.
+            job = self.books.state.jobs_by_id[body.fire.job_id].job
+            if len(others) >= max(job.overlap.at_once, body.job.overlap.at_once):
+                self.books.violation("S6", f"{body.key} runs beside {others}")
+            self._running.append(body)
+
+    def _unfenced(self, body: Body) -> bool:
+        return self.books.current.get(body.key) == body.token
+
+    def delivered(self, request: Request) -> None:
+        if request.name == "heartbeat":
+            for held in request.reply.held:
+                body = self.books.bodies.get((held.key, held.token))
+                known = body is not None and body.ended is None and request.sent > body.started
+                if held.cancel_requested and known:
+                    self._told_to_end.setdefault((held.key, held.token), self.books.now())
+
+    def ended(self, body: Body) -> None:
+        told = self._told_to_end.get((body.key, body.token))
+        if body.finished and told is not None and self.books.now() > told + AT_ONCE:
+            self.books.violation(
+                "P-cancel", f"{body.key} came to its end although told to stop at {told:.3f}"
+            )
+        limit = body.job.timeout
+        took = self.books.now() - body.started
+        if limit is None or self.books.was_paused(body.process, body.started):
+            return
+        if body.finished and took > limit.total_seconds() + AT_ONCE:
+            self.books.violation("P-timeout", f"{body.key} took {took:.3f} s")
+
+    def finish(self, until: datetime) -> None:
+        for key, due in self.expected.items():
+            started = self._first_start.get(key)
+            if started is None or started > due + STEADY_LATENESS:
+                self.books.violation("L2", f"{key}: due at {due:.3f}, started at {started}")

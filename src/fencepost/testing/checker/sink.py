@@ -1,0 +1,31 @@
+"""S2: a sink outside the store that compares tokens."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import datetime
+
+from fencepost.model import State
+from fencepost.testing.checker.books import Body, Books
+from fencepost.testing.checker.judge import Judge
+
+
+class Sink(Judge):
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self._accepted: dict[str, int] = {}
+        """By fire: the token whose effect was accepted."""
+        self._highest: dict[str, int] = defaultdict(int)
+
+    def effect(self, body: Body) -> None:
+        """Refuses a lower token than it has seen, and a fire it has seen. Runs of one job that may overlap do not
+        share a resource that compares tokens."""
+        resource = body.fire.job_id if body.job.overlap.at_once == 1 else body.key
+        if body.token >= self._highest[resource] and body.key not in self._accepted:
+            self._highest[resource] = body.token
+            self._accepted[body.key] = body.token
+
+    def finish(self, until: datetime) -> None:
+        for fire in self.books.state.fires.values():
+            if fire.state is State.SUCCEEDED and fire.key not in self._accepted:
+                self.books.violation("S2", f"{fire.key} succeeded, but its effect was refused")

@@ -1,0 +1,62 @@
+"""What becomes of jobs whose task nobody knows: for an hour they wait, then their fires are missed."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from fencepost.model import FireRecord, Reason
+from fencepost.testing.checker.books import Books
+from fencepost.testing.checker.judge import Judge, Step
+
+HOUR = timedelta(hours=1)
+
+
+class Tasks(Judge):
+    lost_with_the_store: ClassVar = ("_unknown", "_orphaned")
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self._unknown: dict[str, datetime] = {}
+        """Since when a leader has seen that nobody knows it."""
+        self._orphaned: set[str] = set()
+        """Those it has seen so for an hour of the store's time."""
+        self._were_orphaned: set[str] = set()
+        self._missed_now: list[FireRecord] = []
+
+    def row(self, before: FireRecord | None, after: FireRecord | None) -> None:
+        if after is not None and after.reason == Reason.UNKNOWN_TASK and before is not None:
+            self._missed_now.append(after)
+
+    def step(self, step: Step) -> None:
+        super().step(step)
+        for fire in self._missed_now:
+            target = self.books.state.jobs_by_id[fire.job_id].job.target
+            if target not in self._were_orphaned:
+                self.books.violation(
+                    "P-task", f"{fire.key} is missed, but {target} was not unknown for an hour"
+                )
+        self._missed_now.clear()
+
+    def _heartbeat(self, step: Step) -> None:
+        if step.reply.known:
+            for target in self.books.state.replicas[step.replica].targets:
+                self._unknown.pop(target, None)
+                self._orphaned.discard(target)
+
+    def _sweep(self, step: Step) -> None:
+        if step.reply is None:
+            return
+        state, now = self.books.state, self.books.moment().wall
+        known = {name for replica in state.replicas.values() for name in replica.targets}
+        for target in {record.job.target for record in state.jobs_by_id.values()} - known:
+            if now - self._unknown.setdefault(target, now) >= HOUR:
+                self._orphaned.add(target)
+                self._were_orphaned.add(target)
+
+    def finish(self, until: datetime) -> None:
+        for fire in self.books.state.fires.values():
+            target = self.books.state.jobs_by_id[fire.job_id].job.target
+            due = fire.scheduled and fire.due_at <= until and not fire.state.final
+            if due and target in self._orphaned:
+                self.books.violation("S8", f"{fire.key} is {fire.state}, and nobody will ever look at it")

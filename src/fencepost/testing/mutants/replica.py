@@ -1,0 +1,123 @@
+"""Rules of the replicas' loops, each taken out."""
+
+from __future__ import annotations
+
+from fencepost.testing.mutants.mutant import Edit, Mutant, mutant
+
+ELECTION = "fencepost.election"
+EXECUTE = "fencepost.execute"
+HEART = "fencepost.heart"
+REPLICA_MODULE = "fencepost.replica"
+RETRY = "fencepost.retry"
+TESTIMONY = "fencepost.testimony"
+WORKER = "fencepost.worker"
+
+REPLICA: tuple[Mutant, ...] = (
+    mutant(
+        "trust_counted_from_the_reply",
+        "a claim is trusted for so long after its request was sent",
+        WORKER,
+        "start_before = attempt.sent + TRUSTED",
+        "start_before = replica.clock.steady() + TRUSTED",
+    ),
+    mutant(
+        "no_trust_window",
+        "past its trust window a body does not start",
+        WORKER,
+        "if replica.draining or replica.clock.steady() >= start_before:",
+        "if replica.draining:",
+        Edit(EXECUTE, "if self.cause is not None or not self.trusted():", "if self.cause is not None:"),
+    ),
+    mutant(
+        "late_replies_are_not_given_back",
+        "what was claimed too late, or unheard, is given back",
+        REPLICA_MODULE,
+        "            self.settler.put(told, lambda accepted: None)\n",
+        "",
+    ),
+    mutant(
+        "unknown_claims_are_kept",
+        "a claim in the answer to a beat that no run knows is given back",
+        HEART,
+        "if claim.key not in replica.runs and claim.claim_no <= replica.worker.concluded",
+        "if False",
+    ),
+    mutant(
+        "what_has_run_is_given_back",
+        "what has run here is never given back as not started",
+        REPLICA_MODULE,
+        "told = ended if ended is not None and ended.token == token else GiveBack(key, token)",
+        "told = GiveBack(key, token)",
+    ),
+    mutant(
+        "fenced_runs_go_on",
+        "a run whose token is gone is told, and ends",
+        HEART,
+        "                    run.fence()\n",
+        "                    pass\n",
+    ),
+    mutant(
+        "cancel_not_told",
+        "a run that is to be cancelled is told with the next beat",
+        HEART,
+        'run.cancel("requested")',
+        "pass",
+    ),
+    mutant(
+        "drain_leaves_at_once",
+        "who stops lets its runs end before it leaves",
+        REPLICA_MODULE,
+        "await self._until(lambda: not self.runs, self.settings.drain_timeout.total_seconds())\n"
+        "        for run in self.runs.values():\n"
+        '            run.cancel("drain")\n'
+        "        await self._until(lambda: not self.runs and self.settler.is_empty, self._patience())",
+        "pass",
+        Edit(
+            REPLICA_MODULE,
+            "        if not self.runs:\n            await self._leave()",
+            "        await self._leave()",
+        ),
+    ),
+    mutant(
+        "stale_leader_stays",
+        "a leader steps down when it hears of another",
+        ELECTION,
+        '            self._trusted_until = float("-inf")\n            seconds',
+        "            seconds",
+    ),
+    mutant(
+        "retries_without_end",
+        "a fire is retried as often as its policy says",
+        RETRY,
+        "if attempt >= self.attempts:",
+        "if False:",
+    ),
+    mutant(
+        "timeout_ignored",
+        "a body is cancelled when its time is up",
+        EXECUTE,
+        "        if timeout is not None:\n            loop",
+        "        if False:\n            loop",
+    ),
+    mutant(
+        "claims_in_doubt",
+        "nothing is claimed for a TTL after the server restarted",
+        TESTIMONY,
+        "return max(0.0, self._claims_from - steady)",
+        "return 0.0",
+    ),
+    mutant(
+        "not_declared_again",
+        "definitions are written again after a loss",
+        REPLICA_MODULE,
+        "self.declare(declared)",
+        "pass",
+    ),
+    mutant(
+        "nothing_was_seen",
+        "a beat tells what the replica was told",
+        HEART,
+        "            seen=replica.testimony.seen,\n",
+        "",
+    ),
+)

@@ -1,0 +1,364 @@
+"""Rules of the store, each taken out."""
+
+from __future__ import annotations
+
+from fencepost.testing.mutants.mutant import Edit, Mutant, mutant
+
+CALENDARS = "fencepost.store.calendars"
+DECIDE = "fencepost.store.decide"
+LEDGER = "fencepost.store.ledger"
+MODEL = "fencepost.model"
+OPERATIONS = "fencepost.store.operations"
+RULES = "fencepost.store.rules"
+STATE = "fencepost.store.state"
+
+PRESENCE = (
+    mutant(
+        "no_term_check",
+        "a leader's step needs the current term",
+        OPERATIONS,
+        "return term is not None and self.leader.holder == replica and self.leader.term == term",
+        "return term is not None",
+    ),
+    mutant(
+        "leader_only_jobs_for_all",
+        'execute_on="leader" needs leadership',
+        STATE,
+        'and (leads or job.execute_on == "any")',
+        "",
+    ),
+    mutant(
+        "unknown_tasks_are_claimed",
+        "a replica claims only the tasks it knows",
+        STATE,
+        "return job.target in known and (",
+        "return (",
+    ),
+    mutant(
+        "expiry_by_the_store_clock_alone",
+        "expiry needs a second witness: no renewal was seen",
+        RULES,
+        "    if suspect.renewals != replica.renewals:\n        return False\n",
+        "",
+        Edit(
+            RULES,
+            "return suspect.seconds >= OBSERVED * (replica.heartbeat if expired else replica.ttl)",
+            "return expired",
+        ),
+    ),
+    mutant(
+        "expiry_by_observation_alone",
+        "expiry needs a second witness: the store's clock",
+        RULES,
+        "return suspect.seconds >= OBSERVED * (replica.heartbeat if expired else replica.ttl)",
+        "return suspect.seconds >= OBSERVED * replica.heartbeat",
+    ),
+)
+
+CLAIMS = (
+    mutant(
+        "no_token_check",
+        "only the current token may report, settle or give back",
+        OPERATIONS,
+        "if fire is None or fire.token != update.token:",
+        "if fire is None:",
+    ),
+    mutant(
+        "final_states_change",
+        "only a running fire can be settled; final states never change",
+        OPERATIONS,
+        "        if fire.state is not State.RUNNING:\n            return False\n",
+        "",
+    ),
+    mutant(
+        "token_reused",
+        "every claim has a higher token, also of a fire claimed before",
+        OPERATIONS,
+        "token = max(record.token, self.leader.era.first_token) + 1",
+        "token = fire.token or max(record.token, self.leader.era.first_token) + 1",
+    ),
+    mutant(
+        "tombstone_forgets_the_token",
+        "a job's last token outlives its removal",
+        CALENDARS,
+        "            declared_by=(),\n",
+        "            declared_by=(),\n            token=0,\n",
+    ),
+    mutant(
+        "giving_back_counts",
+        "what was given back does not count as an attempt",
+        OPERATIONS,
+        "attempt=fire.attempt - 1)",
+        "attempt=fire.attempt)",
+    ),
+    mutant(
+        "checkpoint_lost",
+        "a fire that waits to be run again keeps its checkpoint",
+        LEDGER,
+        "not_before=not_before, progress=None)",
+        "not_before=not_before, progress=None, checkpoint=None)",
+    ),
+    mutant(
+        "crash_repeats_everything",
+        "a run cut off is repeated only if its job says so",
+        OPERATIONS,
+        'if job.after_crash == "rerun" and fire.crashes < job.crash_attempts',
+        "if fire.crashes < job.crash_attempts",
+    ),
+    mutant(
+        "crashes_unbounded",
+        "a fire is run again after a crash at most crash_attempts times",
+        OPERATIONS,
+        "and fire.crashes < job.crash_attempts and",
+        "and",
+    ),
+    mutant(
+        "cancel_forgotten_by_a_retry",
+        "what is to be cancelled is not run again",
+        LEDGER,
+        "if fire.cancel_requested:",
+        "if False:",
+    ),
+    mutant(
+        "cancel_not_noted",
+        "a cancel of a running fire is kept for its replica",
+        OPERATIONS,
+        "self.put_fire(changed(fire, cancel_requested=True))",
+        "pass",
+    ),
+    mutant(
+        "manual_key_reused",
+        "a manual fire is added once under its name",
+        OPERATIONS,
+        "if existing is not None:",
+        "if existing is not None and not existing.state.final:",
+    ),
+)
+
+DECISIONS = (
+    mutant(
+        "no_overlap_rule",
+        "at most so many runs of a job at once",
+        MODEL,
+        'return self.limit if self.kind == "allow" else 1',
+        "return 1000",
+    ),
+    mutant(
+        "overlap_counts_only_what_runs",
+        "a fire counts as active until its final state, retry backoff included",
+        DECIDE,
+        "active = len(view.active)",
+        "active = sum(1 for fire in view.active if fire.state is State.RUNNING)",
+    ),
+    mutant(
+        "waiting_fires_ignore_a_lower_limit",
+        "the limit holds for retries and reruns, too, when it is lowered",
+        DECIDE,
+        "room = min(room, view.record.job.overlap.at_once - running)",
+        "",
+    ),
+    mutant(
+        "skipped_because_of_the_dead",
+        "nothing is skipped on account of a run that may be dead",
+        DECIDE,
+        "elif view.overdue:",
+        "elif False:",
+    ),
+    mutant(
+        "queue_without_end",
+        "a queue holds as many as its policy says",
+        DECIDE,
+        "elif waiting_turn < overlap.limit:",
+        "elif True:",
+    ),
+    mutant(
+        "pause_ignored_at_due_time",
+        "what falls due in a pause is skipped",
+        DECIDE,
+        "if fresh and view.record.paused_at(fire.due_at):",
+        "if False:",
+    ),
+    mutant(
+        "pause_ignored_by_what_waits",
+        "while a pause lasts nothing scheduled starts",
+        DECIDE,
+        "candidates = [fire for fire in candidates if not fire.scheduled]",
+        "pass",
+    ),
+    mutant(
+        "pause_ignored_by_retries",
+        "a pause holds retries and reruns as well",
+        DECIDE,
+        "if paused and fire.scheduled:",
+        "if False:",
+    ),
+    mutant(
+        "pause_ahead_cannot_be_ended",
+        "a resume ends every pause, also where the clock stepped back",
+        CALENDARS,
+        "if all(gap.until is not None and gap.until <= at.wall for gap in record.pauses):",
+        "if not record.paused_at(at.wall):",
+    ),
+    mutant(
+        "retry_too_early",
+        "a retry waits for its time",
+        DECIDE,
+        "or fire.not_before is None or fire.not_before > now:",
+        "or fire.not_before is None:",
+    ),
+    mutant(
+        "latest_keeps_two",
+        'misfire="latest" runs one fire of a backlog',
+        DECIDE,
+        "keep, reason, refers_to = fresh[-1:], Reason.COALESCED, fresh[-1].key",
+        "keep, reason, refers_to = fresh[-2:], Reason.COALESCED, fresh[-1].key",
+    ),
+    mutant(
+        "backlog_decided_half_planned",
+        "a backlog is decided when its calendar is planned up to now",
+        DECIDE,
+        "if view.record.behind_at(now):",
+        "if False:",
+    ),
+    mutant(
+        "misfire_skip_runs_late",
+        'misfire="skip" runs nothing late',
+        DECIDE,
+        "keep = [fire for fire in fresh if now - fire.due_at <= job.misfire_after and fire.count == 1]",
+        "keep = [fire for fire in fresh if fire.count == 1]",
+    ),
+    mutant(
+        "catch_up_without_end",
+        "catch-up is bounded, what waits from before included",
+        DECIDE,
+        "room = CATCH_UP_LIMIT - sum(1 for fire in others if fire.scheduled)",
+        "room = CATCH_UP_LIMIT",
+    ),
+)
+
+CALENDAR = (
+    mutant(
+        "plan_without_compare",
+        "a plan is written only if version, cursor and end still stand",
+        CALENDARS,
+        "if (head.version, head.cursor, head.until) != (plan.version, plan.cursor, plan.until):",
+        "if head.version != plan.version:",
+    ),
+    mutant(
+        "no_withdrawal_on_a_changed_trigger",
+        "planned rows that are not due go when the trigger changes",
+        CALENDARS,
+        "        self.withdraw_planned(record.id, since)\n        version",
+        "        version",
+    ),
+    mutant(
+        "new_calendar_repeats_the_decided",
+        "a new calendar begins after the last fire decided",
+        CALENDARS,
+        "        since = later(record, at.wall)\n        if not record.version:",
+        "        since = at.wall\n        if not record.version:",
+    ),
+    mutant(
+        "old_calendar_owes_nothing",
+        "what an old calendar still owes is planned first",
+        CALENDARS,
+        "segments = self._ended(record.segments, since)",
+        "segments = ()",
+    ),
+    mutant(
+        "queueing_is_no_decision",
+        "a fire that was admitted to the queue is not planned again",
+        OPERATIONS,
+        "            record = changed(record, decided_through=later(record, fire.due_at))\n",
+        "",
+    ),
+    mutant(
+        "orphans_stay_planned",
+        "what is planned ahead goes when nobody knows the task any more",
+        CALENDARS,
+        "            self.withdraw_planned(record.id, since)\n            segments = (",
+        "            segments = (",
+    ),
+    mutant(
+        "orphaned_at_once",
+        "a task must be unknown for an hour before its fires are missed",
+        RULES,
+        "ORPHANED_AFTER = timedelta(hours=1)",
+        "ORPHANED_AFTER = timedelta(seconds=5)",
+    ),
+    mutant(
+        "never_orphaned",
+        "what nobody has known for an hour is missed",
+        CALENDARS,
+        "elif not target.orphaned and at.wall - target.unknown_since >= ORPHANED_AFTER:",
+        "elif False:",
+    ),
+    mutant(
+        "revision_ignored",
+        "an older revision replaces nothing",
+        RULES,
+        'return "changed" if put.revision >= existing.revision else "older revision"',
+        'return "changed"',
+    ),
+    mutant(
+        "flip_back",
+        "a replaced definition does not come back while its successor is declared",
+        RULES,
+        "if put.job.fingerprint in existing.earlier and others:",
+        "if False:",
+    ),
+)
+
+DATA_LOSS = (
+    mutant(
+        "loss_not_noticed",
+        "who was told more than the store knows proves a loss",
+        RULES,
+        "    present = (seen.incarnation, seen.server) == (era.incarnation, era.server)\n",
+        "    return False\n",
+    ),
+    mutant(
+        "settling_is_not_counted",
+        "updates count among the steps that can be missed",
+        OPERATIONS,
+        "if self.may_lose_writes and any(accepted) and",
+        "if False and",
+    ),
+    mutant(
+        "old_tokens_outrank_new_ones",
+        "a new incarnation outranks all old tokens",
+        MODEL,
+        "return self.incarnation << 40",
+        "return 0",
+    ),
+    mutant(
+        "restarts_with_one_number_look_alike",
+        "two starts of a server are told apart, whatever it has forgotten",
+        OPERATIONS,
+        'standing="restarted", server=server)',
+        'standing="restarted")',
+    ),
+    mutant(
+        "lost_fires_run_again",
+        "what may have run before the loss is not run again",
+        DECIDE,
+        "elif view.lost_through is not None and fire.due_at <= view.lost_through:",
+        "elif False:",
+    ),
+    mutant(
+        "lost_runs_go_on",
+        "a loss ends every run the store knew of",
+        OPERATIONS,
+        "                    self._crash(at, fire, Reason.DATA_LOSS)\n",
+        "                    pass\n",
+    ),
+    mutant(
+        "leaving_in_doubt_gives_back",
+        "in doubt nobody can say that what a leaver holds never started",
+        OPERATIONS,
+        'if self.leader.era.standing == "restarted":\n                self._crash',
+        "if False:\n                self._crash",
+    ),
+)
+
+STORE: tuple[Mutant, ...] = (*PRESENCE, *CLAIMS, *DECISIONS, *CALENDAR, *DATA_LOSS)

@@ -1,0 +1,5 @@
+import sys
+
+from fencepost.testing.sim.cli import main
+
+sys.exit(main())

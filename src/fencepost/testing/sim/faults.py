@@ -1,0 +1,338 @@
+"""The faults, one method each, and what an administrator does meanwhile."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fencepost.model import Job, State, manual_key
+from fencepost.store.base import ChangeJob, NewFire, PutJob
+from fencepost.testing.network import Weather
+from fencepost.testing.sim.draw import draw_change, draw_next_release
+from fencepost.testing.sim.members import Member
+
+if TYPE_CHECKING:
+    from fencepost.testing.sim.simulation import Simulation
+
+MOST_LOSSES = 2
+"""Of data, in one seed: each stops all claims for a TTL."""
+
+
+class Faults:
+    def __init__(self, simulation: Simulation, chance: random.Random) -> None:
+        self.simulation = simulation
+        self.chance = chance
+        self.happened: Counter[str] = Counter()
+        self._cut_until: dict[str, float] = {}
+        self._outages = 0
+        self._losing = False
+        """What will be left of the store is on disk already."""
+        self._manual: list[str] = []
+
+    def begin(self) -> None:
+        self._next()
+
+    def _next(self) -> None:
+        delay = self.chance.expovariate(self.simulation.mix.per_second)
+        if self._now + delay < self.simulation.mix.seconds:
+            self._later(delay, self._happen)
+
+    def _happen(self) -> None:
+        kind = self.chance.choice(self.simulation.mix.kinds)
+        self.happened[kind] += 1
+        KINDS[kind](self)
+        self._next()
+
+    # --- processes ----------------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        for member in self._some_alive(1):
+            self.simulation.kill(member)
+            self._replace(member)
+
+    def pause(self) -> None:
+        ttl = self.simulation.ttl
+        for member in self._some_alive(1):
+            self._pause(member, self.chance.choice([0.5, 2.0, 5.0, ttl, 2 * ttl, 3 * ttl]))
+
+    def _pause(self, member: Member, duration: float) -> None:
+        duration *= self.chance.uniform(0.7, 1.3)
+        member.process.pause(duration)
+        self.simulation.checker.books.paused[member.name] = member.process.paused_until
+        self.simulation.fall_ill(member, duration)
+        self._tell(member.name, "paused", f"{duration:.2f}s")
+
+    def worst_moment(self, member: Member) -> None:
+        """Right after a commit, before its reply is seen."""
+        draw, often = self.chance.random(), self.simulation.mix.worst_moments
+        if draw < often:
+            self.happened["pause after a commit"] += 1
+            ttl = self.simulation.ttl
+            self._pause(member, self.chance.choice([ttl / 2, ttl, 2 * ttl]))
+        elif draw < 1.3 * often and member in self.simulation.alive():
+            self.happened["kill after a commit"] += 1
+            self.simulation.kill(member)
+            self._replace(member)
+
+    def stop(self) -> None:
+        if len(self.simulation.alive()) > 1:
+            for member in self._some_alive(1):
+                self.simulation.stop(member)
+                self._replace(member)
+
+    def _replace(self, member: Member) -> None:
+        """Mostly by the latest release, sometimes by the one it ran."""
+        latest = self.chance.random() < 0.85
+        self._later(
+            self.chance.uniform(0.0, 8.0), lambda: self.simulation.start(None if latest else member.release)
+        )
+
+    def deploy(self) -> None:
+        """A new release, rolled out one replica after the other."""
+        simulation = self.simulation
+        number = len(simulation.releases) + 1
+        release = draw_next_release(self.chance, number, simulation.releases[-1], simulation.mix.revisions)
+        simulation.releases.append(release)
+        self._tell("admin", "deploy", number, "revision", release.revision, *sorted(release.jobs))
+        delay = 0.0
+        for member in simulation.alive():
+            delay += self.chance.uniform(0.2, 3.0)
+            self._later(delay, partial(self._roll, member))
+
+    def _roll(self, member: Member) -> None:
+        if member in self.simulation.alive():
+            self.simulation.start()
+            self.simulation.stop(member) if self.chance.random() < 0.8 else self.simulation.kill(member)
+
+    # --- the network ----------------------------------------------------------------------------------------
+
+    def bad_weather(self) -> None:
+        share = self.chance.choice([0.05, 0.3])
+        network = self.simulation.network
+        network.weather = Weather(share, share, slow=share, latest=self.chance.choice([0.5, 3.0, 12.0]))
+        self._tell("network", "bad weather", network.weather)
+        self._later(self.chance.uniform(1, 10), self._fair_weather)
+
+    def _fair_weather(self) -> None:
+        self.simulation.network.weather = Weather()
+        self.simulation.everybody_falls_ill(0.0)
+        self._tell("network", "fair weather")
+
+    def partition(self) -> None:
+        """A replica or several are cut off, or only do not hear the answers."""
+        network = self.simulation.network
+        duration = self.chance.uniform(0.5, 3 * self.simulation.ttl)
+        kind = self.chance.choice(["cut off", "cut off", "deaf"])
+        for member in self._some_alive(self.chance.choice([1, 1, 2, 3])):
+            (network.cut_off if kind == "cut off" else network.deaf).add(member.name)
+            self._cut_until[member.name] = max(self._now + duration, self._cut_until.get(member.name, 0.0))
+            self.simulation.fall_ill(member, duration)
+            self._tell(member.name, kind, f"{duration:.2f}s")
+        self._later(duration, self._reconnect)
+
+    def _reconnect(self) -> None:
+        over = {name for name, until in self._cut_until.items() if until <= self._now}
+        self.simulation.network.cut_off -= over
+        self.simulation.network.deaf -= over
+
+    # --- the store ------------------------------------------------------------------------------------------
+
+    def store_down(self) -> None:
+        """It does not answer, and goes on as if nothing had been."""
+        ttl = self.simulation.ttl
+        self._outage(self.chance.choice([1.0, ttl, 2 * ttl]) * self.chance.uniform(0.7, 1.3))
+
+    def _outage(self, duration: float, back: Callable[[], None] = lambda: None) -> None:
+        network = self.simulation.network
+        network.store_is_up = False
+        self._outages += 1
+        self.simulation.everybody_falls_ill(duration)
+        self._tell("store", "down", f"{duration:.2f}s")
+
+        def up() -> None:
+            back()
+            self._outages -= 1
+            network.store_is_up = self._outages == 0
+            self._tell("store", "up")
+
+        self._later(duration, up)
+
+    def slow_store(self) -> None:
+        network = self.simulation.network
+        network.service_time = self.chance.choice([0.01, 0.05, 0.2, 0.6])
+        duration = self.chance.uniform(1, 10)
+        self.simulation.everybody_falls_ill(duration)
+        self._tell("store", "slow", network.service_time, f"{duration:.2f}s")
+        self._later(duration, self._fast_store)
+
+    def _fast_store(self) -> None:
+        self.simulation.network.service_time = 0.0
+        self.simulation.everybody_falls_ill(self.simulation.network.backlog)
+
+    def restart(self) -> None:
+        """It comes up with all it had acknowledged. One that might not have cannot know that."""
+        duration = self.chance.uniform(0.05, self.simulation.ttl)
+        if not self._outages:
+            self._outage(duration, self._come_up)
+
+    def _come_up(self) -> None:
+        self.simulation.network.restart_store()
+        if not self.simulation.mix.keeps_writes:
+            self._ask("restarted", f"start {self._now:.3f}")
+        self._tell("store", "restarted")
+
+    def lose_data(self) -> None:
+        """A server is killed, and comes up as it was a moment ago."""
+        simulation = self.simulation
+        age = self.chance.choice([0.02, 0.3, 1.0, 4.0, 8.0]) * self.chance.uniform(0.5, 1.5)
+        enough = self.happened["lose data"] > MOST_LOSSES or self._now + age > simulation.mix.seconds
+        if self._outages or self._losing or enough:
+            return
+        self._losing = True
+        rows, books = simulation.store.snapshot(), simulation.checker.snapshot()
+        self._tell("store", "writes to disk")
+
+        def come_up() -> None:
+            simulation.store.restore(rows)
+            simulation.checker.restored(books)
+            self._come_up()
+
+        def crash() -> None:
+            self._losing = False
+            if not self._outages:
+                self._tell("store", "loses", f"{age:.2f}s")
+                self._outage(self.chance.choice([0.1, 1.0, 4.0]), come_up)
+
+        self._later(age, crash)
+
+    def store_clock(self) -> None:
+        """Forward: every lease looks expired at once, and what was to come is due. Back: nothing expires, and what
+        was decided seems to lie ahead."""
+        self._step(self.chance.choice([8.0, 60.0, -8.0, -60.0, self.chance.choice([-30.0, 3700.0])]))
+
+    def sleeping_leader(self) -> None:
+        """It sleeps for about as long as it goes on trusting itself, and the store's clock makes its lease look
+        expired: on waking it may believe to lead beside its successor."""
+        for member in self.simulation.alive():
+            if member.name == self.simulation.store.leader.holder:
+                self._pause(member, 0.6 * self.simulation.ttl)
+                self._step(8.0)
+
+    def _step(self, step: float) -> None:
+        network = self.simulation.network
+        network.store_offset += step
+        self.simulation.checker.books.stepped_back |= step < 0
+        if self.simulation.mix.steady_steps:
+            network.steady_offset += step
+        self._tell("store", "clock stepped", f"{step:+.0f}s")
+
+    def replica_clock(self) -> None:
+        for member in self._some_alive(1):
+            member.wall_offset += self.chance.choice([-3600, -60, 60, 3600])
+            self._tell(member.name, "clock stepped", f"{member.wall_offset:.0f}s")
+
+    # --- what an administrator does -------------------------------------------------------------------------
+
+    def definition(self) -> None:
+        for job in self._some_job():
+            changed = draw_change(self.chance, job)
+            self._tell("admin", "define", job.id, changed.trigger)
+            self._ask("put_jobs", [PutJob(changed)])
+
+    def pause_job(self) -> None:
+        for job in self._some_job():
+            duration = self.chance.uniform(0.5, 10)
+            self._tell("admin", "pause", job.id, f"{duration:.2f}s")
+            if self.chance.random() < 0.3:
+                until = self.simulation.network.moment().wall + timedelta(seconds=duration)
+                self._ask("change_job", ChangeJob(job.id, "pause", until=until))
+            else:
+                self._ask("change_job", ChangeJob(job.id, "pause"))
+                self._later(duration, partial(self._ask, "change_job", ChangeJob(job.id, "resume")))
+
+    def trigger(self) -> None:
+        """By hand; now and then under a name that was used before."""
+        for job in self._some_job():
+            again = bool(self._manual) and self.chance.random() < 0.3
+            key = self.chance.choice(self._manual) if again else manual_key(job.id, f"m{len(self._manual)}")
+            self._manual.append(key)
+            self._tell("admin", "trigger", key)
+            self._ask("add_fire", NewFire(key, key.partition("!")[0]))
+
+    def slots(self) -> None:
+        """More at once than there are slots."""
+        for _ in range(3 * self.simulation.mix.slots):
+            self.trigger()
+
+    def cancel(self) -> None:
+        """Rather something that runs, or waits to be run again."""
+        now = self.simulation.network.moment().wall
+        fires = [f for f in self.simulation.store.fires.values() if not f.state.final and f.due_at <= now]
+        active = [fire for fire in fires if fire.state in (State.RUNNING, State.WAITING)]
+        if fires:
+            key = self.chance.choice(sorted(fire.key for fire in active or fires))
+            self._tell("admin", "cancel", key)
+            self._ask("cancel_fire", key)
+
+    def remove_job(self) -> None:
+        """And perhaps, a while later, somebody thinks better of it."""
+        for job in self._some_job():
+            self._tell("admin", "remove", job.id)
+            self._ask("change_job", ChangeJob(job.id, "remove"))
+            if self.chance.random() < 0.7:
+                self._later(self.chance.uniform(0.0, 10.0), partial(self._ask, "put_jobs", [PutJob(job)]))
+
+    # --- helpers ----------------------------------------------------------------------------------------------
+
+    @property
+    def _now(self) -> float:
+        return self.simulation.world.now
+
+    def _later(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Unless all is well by then."""
+        self.simulation.world.at(self._now + seconds, callback)
+
+    def _ask(self, name: str, *args: object) -> None:
+        self.simulation.network.apply(None, name, args)
+
+    def _tell(self, who: str, *what: object) -> None:
+        self.simulation.tell(who, *what)
+
+    def _some_alive(self, count: int) -> Sequence[Member]:
+        """Any; but if it is one, then rather the leader: it has more to lose."""
+        alive = self.simulation.alive()
+        leader = [member for member in alive if member.name == self.simulation.store.leader.holder]
+        if count == 1 and leader and self.chance.random() < 0.4:
+            return leader
+        return self.chance.sample(alive, min(count, len(alive)))
+
+    def _some_job(self) -> Sequence[Job]:
+        jobs = self.simulation.store.jobs_by_id
+        return [jobs[self.chance.choice(sorted(jobs))].job] if jobs else []
+
+
+KINDS: dict[str, Callable[[Faults], None]] = {
+    "kill": Faults.kill,
+    "pause": Faults.pause,
+    "stop": Faults.stop,
+    "deploy": Faults.deploy,
+    "bad weather": Faults.bad_weather,
+    "partition": Faults.partition,
+    "store down": Faults.store_down,
+    "slow store": Faults.slow_store,
+    "restart": Faults.restart,
+    "lose data": Faults.lose_data,
+    "store clock": Faults.store_clock,
+    "sleeping leader": Faults.sleeping_leader,
+    "replica clock": Faults.replica_clock,
+    "slots": Faults.slots,
+    "definition": Faults.definition,
+    "pause job": Faults.pause_job,
+    "trigger": Faults.trigger,
+    "cancel": Faults.cancel,
+    "remove job": Faults.remove_job,
+}

@@ -1,0 +1,27 @@
+"""A store on PostgreSQL for a test: emptied rather than made anew, which takes a tenth of a second."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import psycopg
+
+from fencepost.store.postgres import PostgresStore
+from fencepost.testing.conformance import HandClock, Harness
+
+TABLES = (
+    """definitions calendars jobs events targets planned live final replicas replica_targets beacons lease"""
+)
+EMPTY = "; ".join(f"delete from fencepost.{table}" for table in TABLES.split())
+
+
+@asynccontextmanager
+async def a_harness(url: str, plainly: bool = True) -> AsyncIterator[Harness]:
+    clock = HandClock()
+    store = PostgresStore(url, clock=clock, plainly=plainly)
+    await store.open()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"{EMPTY}; insert into fencepost.lease default values".encode())
+    yield Harness.with_clock(store, clock)
+    await store.close()

@@ -1,0 +1,189 @@
+"""Several replicas at once on one PostgreSQL: plain steps, careful ones and some that are alone, on the same jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+import pytest
+
+from fencepost.audit import audit
+from fencepost.model import Job, Overlap, State
+from fencepost.plan import expand
+from fencepost.store.base import (
+    Beat,
+    Campaign,
+    ChangeJob,
+    Claim,
+    ClaimRequest,
+    FireQuery,
+    GiveBack,
+    NewFire,
+    PutJob,
+    RetryLater,
+    Settle,
+    Suspect,
+    Update,
+)
+from fencepost.store.postgres import PostgresStore
+from fencepost.triggers import every
+
+SECONDS = 4.0
+REPLICAS = ("a", "b", "c")
+OVERLAPS = ("skip", "skip", "queue(2)", "allow(2)")
+UNDECIDED = (State.PENDING, State.QUEUED, State.RUNNING, State.WAITING)
+
+
+class Crowd:
+    """Replicas that claim and settle as fast as they can, somebody who plans, and somebody who interferes."""
+
+    def __init__(self, url: str, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.stores = {name: PostgresStore(url) for name in (*REPLICAS, "planner", "admin")}
+        self.jobs = [
+            Job(
+                f"job{n:02}",
+                "work",
+                every(seconds=self.chance.choice([0.2, 0.3, 0.5])),
+                overlap=Overlap.parse(OVERLAPS[n % 4]),
+                after_crash=self.chance.choice(["record", "rerun"]),
+            )
+            for n in range(30)
+        ]
+        self.at_once = {job.id: job.overlap.at_once for job in self.jobs}
+        self.running: Counter[str] = Counter()
+        self.tokens: defaultdict[str, list[int]] = defaultdict(list)
+        self.happened: Counter[str] = Counter()
+        self.calm = False
+        """From now on everything succeeds, and nobody interferes."""
+        self.over = False
+
+    async def run(self) -> None:
+        for store in self.stores.values():
+            await store.open()
+        for name in REPLICAS:
+            beat = Beat(name, 1, 30.0, 10.0, joining=True, targets=("work",), campaign=Campaign(30.0))
+            await self.stores[name].heartbeat(beat)
+        await self.stores["admin"].put_jobs([PutJob(job) for job in self.jobs])
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name in REPLICAS:
+                    group.create_task(self._work(name))
+                group.create_task(self._plan())
+                group.create_task(self._interfere())
+                await asyncio.sleep(SECONDS)
+                self.calm = True
+                await self._until_all_is_decided()
+                self.over = True
+            report = await audit(self.stores["admin"])
+            assert report.clean, report.findings
+        finally:
+            for store in self.stores.values():
+                await store.close()
+
+    # --- those who take part --------------------------------------------------------------------------------
+
+    async def _work(self, name: str) -> None:
+        store, number, bodies = self.stores[name], 0, set[asyncio.Task[None]]()
+        while not self.over:
+            number += 1
+            room = self.chance.choice([1, 3, 20])
+            term = 1 if name == "a" else None
+            claimed = await store.claim_fires(ClaimRequest(name, number, room, term))
+            assert len(claimed.claims) <= room
+            updates: list[Update] = []
+            for claim in claimed.claims:
+                self._begin(claim)
+                if self.calm or self.chance.random() < 0.7:
+                    updates.append(self._end(claim))
+                else:
+                    bodies.add(task := asyncio.create_task(self._take_long(name, claim)))
+                    task.add_done_callback(bodies.discard)
+            if updates:
+                assert all((await store.update_claims(name, updates)).accepted)
+            if number % 20 == 0:
+                await store.heartbeat(Beat(name, 1 + number, 30.0, 10.0))
+        await asyncio.gather(*bodies)
+
+    async def _take_long(self, name: str, claim: Claim) -> None:
+        await asyncio.sleep(self.chance.uniform(0, 0.6))
+        assert (await self.stores[name].update_claims(name, [self._end(claim)])).accepted == (True,)
+
+    def _begin(self, claim: Claim) -> None:
+        fire = claim.fire
+        self.running[fire.job_id] += 1
+        assert self.running[fire.job_id] <= self.at_once[fire.job_id], f"{fire.key} overlaps"
+        assert fire.token > max(self.tokens[fire.job_id], default=0), f"{fire.key} has an old token"
+        self.tokens[fire.job_id].append(fire.token)
+
+    def _end(self, claim: Claim) -> Update:
+        """The body has ended before the store hears of it."""
+        fire, draw = claim.fire, self.chance.random()
+        self.happened["ended"] += 1
+        if self.calm or draw < 0.8:
+            self.running[fire.job_id] -= 1
+            return Settle(fire.key, fire.token, State.SUCCEEDED)
+        # It counts as active until it is run again, and that run is the same fire's.
+        self.running[fire.job_id] -= 1
+        self.happened["again"] += 1
+        if draw < 0.9:
+            return RetryLater(fire.key, fire.token, 0.1)
+        return GiveBack(fire.key, fire.token)
+
+    async def _plan(self) -> None:
+        store = self.stores["planner"]
+        while not self.over:
+            if not self.calm:
+                due = await store.due_jobs(1.0, 100)
+                plans = [expand(record, due.now, 1.0, due.gaps_of(record)) for record in due.jobs]
+                written = await store.plan_fires(plans) if plans else ()
+                self.happened["planned"] += sum(written)
+            await asyncio.sleep(0.02)
+
+    async def _interfere(self) -> None:
+        store, number = self.stores["admin"], 0
+        while not self.calm:
+            number += 1
+            job = self.chance.choice(self.jobs).id
+            what = self.chance.choice(["trigger", "trigger", "pause", "cancel", "sweep"])
+            self.happened[what] += 1
+            if what == "trigger":
+                await store.add_fire(NewFire(f"{job}!n{number}", job))
+            elif what == "cancel":
+                found = await store.find_fires(FireQuery(job_id=job, states=UNDECIDED, limit=5))
+                if found:
+                    await store.cancel_fire(self.chance.choice(found).key)
+            elif what == "sweep":
+                assert await store.sweep("a", 1, [Suspect("b", 0, 0.0)])
+            else:
+                await store.change_job(ChangeJob(job, "pause"))
+                await asyncio.sleep(0.02)
+                await store.change_job(ChangeJob(job, "resume"))
+            await asyncio.sleep(self.chance.uniform(0, 0.03))
+
+    async def _until_all_is_decided(self) -> None:
+        """Calendars end, so that something can be finished. Then nothing may be left lying."""
+        admin, planner = self.stores["admin"], self.stores["planner"]
+        await admin.put_jobs([PutJob(replace(job, trigger=None)) for job in self.jobs])
+        deadline = time.monotonic() + 5
+        left: tuple[object, ...] = (None,)
+        while left:
+            due = await planner.due_jobs(0.0, 100)
+            if due.jobs:
+                await planner.plan_fires([expand(each, due.now, 0.0, due.gaps_of(each)) for each in due.jobs])
+            left = await admin.find_fires(FireQuery(states=UNDECIDED))
+            assert time.monotonic() < deadline, f"nobody looks at {left}"
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("seed", range(int(__import__("os").environ.get("SEEDS", "2"))))
+async def test_nothing_is_doubled_and_nothing_forgotten(postgres_url: str, seed: int) -> None:
+    crowd = Crowd(postgres_url, seed)
+    await crowd.run()
+    assert crowd.happened["ended"] > 200, crowd.happened
+    assert (
+        min(crowd.happened[what] for what in ("again", "planned", "trigger", "pause", "cancel", "sweep")) > 3
+    )
