@@ -32,11 +32,11 @@ check: $(VENV)/.dev ## Lint, check the formatting and the types
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-sim: $(VENV)/.dev ## Simulate faults: SEEDS=500 schedules, or SEED=17 for one with its trace
+sim: $(VENV)/.dev ## Simulate faults: SEEDS=500 histories, or SEED=17 for one with its trace
 	$(PY) -m fencepost.testing.sim $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS) --jobs $(CORES))
 
 mutants: $(VENV)/.dev ## Break the protocol on purpose; each break must be noticed
-	$(PY) -m fencepost.testing.mutants
+	$(PY) -m fencepost.testing.mutants --jobs $(CORES)
 
 soak: $(VENV)/.dev ## Real processes under load and faults: STORE=sqlite|file|valkey|postgres|all SECONDS=60
 	$(PY) -m soak.run --store $(or $(STORE),all) --seconds $(or $(SECONDS),60)

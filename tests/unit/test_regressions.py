@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -17,8 +18,11 @@ from pathlib import Path
 import pytest
 
 from fencepost import ConfigurationError, Retry, Scheduler, State, at, current_fire, every
+from fencepost.model import Job, manual_key
+from fencepost.store.base import NewFire
 from fencepost.store.memory import MemoryStore
 from fencepost.testing import virtual
+from fencepost.testing.sim import simulate
 from tests.unit.apps.cluster import Cluster
 from tests.unit.apps.waiting import eventually, fire_of
 
@@ -411,3 +415,68 @@ def tick():
     finally:
         process.kill()
         process.communicate()
+
+
+# Found by the simulator. What the stores had wrong is in `fencepost.testing.conformance.simulated`.
+
+
+def test_who_may_hold_a_claim_unheard_does_not_wait_long_to_reconnect():
+    """Its claim was made, the reply lost: without a run of its own it put itself off for up to two TTLs, and the
+    fire was lost meanwhile."""
+    cluster = Cluster(remote=True)
+    member = cluster.add(Job("job", "body", every(seconds=1)))
+    cluster.run(3.5)
+    cluster.network.cut_off.add("r0")
+    cluster.until(lambda: member.replica.worker.is_asking, 5)
+    assert not member.replica.runs
+    assert member.replica.backoff(failures=7) <= member.replica.settings.heartbeat.total_seconds() / 2
+
+
+def test_a_run_that_the_store_forgot_to_have_settled_is_settled_again():
+    """It gave back what it did not know, as never started: a finished run was run a second time."""
+    cluster = Cluster(remote=True)
+    cluster.add(Job("job", "body"))
+    cluster.run(3)
+    cluster.ask("add_fire", NewFire(manual_key("job", "x"), "job"))
+    running = []
+
+    def note(process, name, args, reply):
+        if name == "claim_fires":
+            running.extend(claim.fire for claim in reply.claims)
+
+    cluster.network.on_commit = note
+    cluster.run(1)
+    [fire] = cluster.fires("job")
+    assert fire.state is State.SUCCEEDED
+    cluster.network.state.put_fire(running[0])
+    cluster.run(5)
+    [again] = cluster.fires("job")
+    assert (again.state, again.token) == (State.SUCCEEDED, fire.token)
+    assert cluster.starts == {fire.key: 1}
+
+
+def test_a_run_that_is_being_settled_is_not_called_fenced():
+    """Its settlement was committed, the reply lost; the next beat no longer listed it."""
+    cluster = Cluster(remote=True)
+    member = cluster.add(Job("job", "body"))
+    cluster.run(3)
+
+    def lose_the_first(process, name, args, reply):
+        if name == "update_claims":
+            cluster.network.deaf.add("r0")
+            cluster.network.on_commit = lambda *_: None
+
+    cluster.network.on_commit = lose_the_first
+    cluster.ask("add_fire", NewFire(manual_key("job", "x"), "job"))
+    cluster.run(0.5)
+    cluster.network.deaf.clear()
+    cluster.run(6)
+    assert member.told("succeeded")
+    assert not member.told("fenced")
+
+
+def test_the_simulator_leaves_the_log_as_it_was():
+    log = logging.getLogger("fencepost")
+    before = log.level
+    simulate(1)
+    assert log.level == before

@@ -102,6 +102,17 @@ def test_a_paused_process_does_in_order_what_it_owes_when_it_wakes_and_others_go
     assert seen[3:] == [("paused", second, 10.0) for second in (1, 2, 3)]
 
 
+def test_a_process_that_is_woken_early_does_in_order_what_it_owes():
+    world, seen = World(), []
+    process = Process(world)
+    process.call_at(1, lambda: seen.append("owed"))
+    process.pause(10)
+    world.at(3, process.resume)
+    world.at(3, lambda: process.call_soon(lambda: seen.append("new")))
+    world.run_until(4)
+    assert seen == ["owed", "new"]
+
+
 def test_the_longer_of_two_pauses_counts():
     world, seen = World(), []
     process = Process(world)

@@ -5,14 +5,15 @@ None, or what is left over, says that a careful step is needed.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from fencepost.clock import Moment
-from fencepost.model import FireRecord, State, changed, fire_key
+from fencepost.model import FireRecord, Reason, State, changed, fire_key
 from fencepost.store.base import (
     Beat,
     Claim,
@@ -55,46 +56,58 @@ class PlainClaims:
 
 
 _CLAIM = (
-    "select plain, wall, steps, job_ids, dues, tokens, definitions, candidates, more, soonest, contended"
-    " from {schema}.claim(%s, %s, %s, %s, %s, %s, %s, %s)"
+    "select plain, wall, steps, job_ids, dues, tokens, definitions, to_json(closed)::text, candidates, more, soonest,"
+    " contended from {schema}.claim(%s, %s, %s, %s, %s, %s, %s, %s)"
 )
 
 
 def claim(db: Connection, request: ClaimRequest, now: Now) -> PlainClaims | None:
-    plain, wall, steps, job_ids, dues, tokens, definitions, candidates, more, soonest, contended = db.one(
-        _CLAIM,
-        request.replica,
-        request.number,
-        request.room,
-        request.term,
-        request.incarnation,
-        request.server,
-        *now,
-    )
+    who = request.replica, request.number, request.room, request.term, request.incarnation, request.server
+    plain, wall, steps, job_ids, dues, tokens, definitions, closings, *rest = db.one(_CLAIM, *who, *now)
     if not plain:
         return None
+    start = moment(wall)
     claims: list[Claim] = []
     if job_ids:
-        start = moment(wall)
         begun = FireRecord("", "", start, state=State.RUNNING, replica=request.replica, attempt=1)
         begun = changed(begun, claim_no=request.number, started_at=start)
         for job_id, ticks, token, definition in zip(job_ids, dues, tokens, definitions, strict=True):
             due = moment(ticks)
             fire = changed(begun, key=fire_key(job_id, due), job_id=job_id, due_at=due, token=token)
             claims.append(Claim(fire, job_of(definition)))
+    closed = tuple(_closed(closing, start) for closing in json.loads(closings or "[]"))
+    candidates, more, soonest, contended = rest
     if more and (len(claims) < request.room or not request.room):
-        return PlainClaims(Claimed(tuple(claims), steps=steps), tuple(candidates))
+        return PlainClaims(Claimed(tuple(claims), closed, steps=steps), tuple(candidates))
     wake_in = 0.0 if more else None if soonest is None else max(0.0, (soonest - wall) / 1e6)
-    return PlainClaims(Claimed(tuple(claims), wake_in=CONTENDED if contended else wake_in, steps=steps))
+    return PlainClaims(Claimed(tuple(claims), closed, CONTENDED if contended else wake_in, steps))
+
+
+def _closed(closing: Mapping[str, Any], now: datetime) -> FireRecord:
+    job_id, first, number = closing["job_id"], moment(closing["first"]), closing["number"]
+    return FireRecord(
+        fire_key(job_id, first),
+        job_id,
+        first,
+        state=State.MISSED if closing["late"] else State.SKIPPED,
+        reason=Reason.COALESCED if closing["late"] else Reason.OVERLAP,
+        refers_to=fire_key(job_id, moment(closing["claimed"])),
+        count=number,
+        last_due_at=moment(closing["last"]) if number > 1 else None,
+        finished_at=now,
+    )
 
 
 def together(plain: PlainClaims, rest: Claimed) -> Claimed:
     """With what a careful step has added."""
-    turn = {job_id: place for place, job_id in enumerate(plain.order)}
-    claims = sorted(
-        (*plain.claimed.claims, *rest.claims), key=lambda each: turn.get(each.fire.job_id, len(turn))
-    )
-    return Claimed(tuple(claims), rest.closed, rest.wake_in, plain.claimed.steps)
+    turns = {job_id: turn for turn, job_id in enumerate(plain.order)}
+
+    def turn(fire: FireRecord) -> int:
+        return turns.get(fire.job_id, len(turns))
+
+    claims = sorted((*plain.claimed.claims, *rest.claims), key=lambda claim: turn(claim.fire))
+    closed = sorted((*plain.claimed.closed, *rest.closed), key=turn)
+    return Claimed(tuple(claims), tuple(closed), rest.wake_in, plain.claimed.steps)
 
 
 # --- updates ----------------------------------------------------------------------------------------------------

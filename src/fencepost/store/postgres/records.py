@@ -177,7 +177,13 @@ def job_of(row: Any) -> JobRecord:
     segments = record.segments
     if segments:
         segments = (changed(segments[0], cursor=moment(cursor), next_at=when(next_at)), *segments[1:])
-    return changed(record, segments=segments, token=token, decided_through=when(decided_through), tail=tail)
+    return changed(
+        record,
+        segments=segments,
+        token=token,
+        decided_through=when(decided_through),
+        tail=None if tail is None else fire_key(record.id, moment(tail)),
+    )
 
 
 def without_cursor(record: JobRecord) -> JobRecord:

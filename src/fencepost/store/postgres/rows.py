@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from fencepost.clock import Moment
@@ -192,11 +192,13 @@ class PostgresRows(LazyRows):
                     record.id,
                     job.target,
                     int(job.execute_on == "leader"),
-                    int(job.misfire_after.total_seconds() * 1_000_000),
+                    job.misfire_after // timedelta(microseconds=1),
+                    int(job.misfire == "latest"),
+                    int(job.overlap.kind == "skip"),
                     plain_since(record, self.target(job.target)),
                     record.token,
                     ticks(record.decided_through),
-                    record.tail,
+                    _due_of(record.tail),
                     ticks(change.look_at),
                 )
             )
@@ -212,8 +214,9 @@ class PostgresRows(LazyRows):
         )
         self._upsert(
             "jobs",
-            "id, target, leader_only, misfire_after, plain_since, token, decided_through, tail, look_at",
-            "ttBbbbbtb",
+            "id, target, leader_only, misfire_after, wants_latest, skips_overlap, plain_since, token, decided_through,"
+            " tail, look_at",
+            "ttBbBBbbbbb",
             hot,
             key="id",
         )
@@ -440,6 +443,11 @@ def replicas_of(db: Connection, rows: Sequence[Any], known: KnownTargets) -> lis
         found = dict(db.all(_TARGETS, Texts(missing)))
         known.update({id: (numbers[id], tuple(found.get(id, ()))) for id in missing})
     return [replica_of(row, known[row[0]][1]) for row in rows]
+
+
+def _due_of(key: str | None) -> int | None:
+    place = place_of(key) if key else None
+    return place.due_at if place else None
 
 
 def _table_of(fire: FireRecord) -> str:

@@ -10,7 +10,7 @@ from fencepost.errors import ConfigurationError
 from fencepost.store.postgres.connection import Connection
 
 VERSION = 1
-SCRIPTS = ("tables", "enter", "listen", "claim", "settle", "plan", "beat", "prune")
+SCRIPTS = ("tables", "enter", "listen", "close", "claim", "settle", "plan", "beat", "prune")
 
 # Constant, because the schema whose name the other locks are made from is not there yet.
 _ALONE = "select pg_advisory_xact_lock(1718972275, 0)"

@@ -26,7 +26,7 @@ ATTEMPTS = 30
 THREADS = 4
 
 
-class Forgotten(Exception):
+class Forgotten(StoreUnavailable):
     """The store is not the one that this process knows: it was emptied."""
 
 
@@ -76,7 +76,7 @@ class CarefulPath:
             now = self._now()
             rows = RedisRows(call, self._keys, now, self._targets)
             if rows.of_history != history:
-                raise Forgotten
+                raise Forgotten(f"{self._link.name} has been emptied")
             try:
                 reply = getattr(rows, step)(rows.at, *args, **kwargs)
                 if not writes:

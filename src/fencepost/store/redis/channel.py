@@ -101,7 +101,7 @@ class Channel:
             await asyncio.sleep(min(5.0, self._failures - 1) * self._chance.uniform(0.5, 1.0))
 
     async def _take_messages(self, connection: Any) -> None:
-        connection.socket_timeout = None  # keepalive notices a peer that is no longer there
+        # Nothing may come for long: keepalive notices a peer that is no longer there.
         await connection.send_command("SUBSCRIBE", *sorted(self._wanted))
         while True:
             kind, channel, *_ = await connection.read_response()

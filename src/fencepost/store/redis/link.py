@@ -82,7 +82,6 @@ class Link:
     async def connect(self) -> Any:
         """A connection of the caller's own."""
         connection: Any = self._connections.make_connection()  # type: ignore[no-untyped-call]
-        connection.socket_timeout = self.timeout
         connection.socket_connect_timeout = self.timeout
         try:
             await connection.connect()
@@ -138,7 +137,8 @@ class Link:
     async def _answer(self, asked: Sequence[tuple[Sequence[Any], Answer]]) -> None:
         connection = self._connection
         try:
-            replies = await self._round_trip(connection, [words for words, _ in asked])
+            with Patience(self.timeout):
+                replies = await self._round_trip(connection, [words for words, _ in asked])
         except BaseException as error:
             # What was asked may have been done. The next question begins with a new connection.
             self._connection = None
@@ -159,7 +159,6 @@ class Link:
                 reply.set_result(value)
 
     async def _round_trip(self, connection: Any, commands: Sequence[Sequence[Any]]) -> list[Any]:
-        connection.socket_timeout = self.timeout
         replies = await _exchange(connection, [_by_digest(command) for command in commands])
         unknown = [n for n, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if unknown:
@@ -178,6 +177,39 @@ class Link:
                 f"{text}; is this prefix used by another application, or this server a proxy?"
             )
         return StoreUnavailable(text)
+
+
+class Patience:
+    """Ends what takes too long with a `TimeoutError`, but first gives it a moment more: if it was this process that
+    was held up, the answer may be here and only waits to be read."""
+
+    MOMENT = 0.25
+
+    def __init__(self, seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._timer = self._loop.call_later(seconds, self._doubt)
+        self._ended = False
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        self._timer.cancel()
+        if (
+            self._ended
+            and isinstance(error, asyncio.CancelledError)
+            and self._task
+            and self._task.uncancel() == 0
+        ):
+            raise TimeoutError("the server does not answer") from error
+
+    def _doubt(self) -> None:
+        self._timer = self._loop.call_later(self.MOMENT, self._end)
+
+    def _end(self) -> None:
+        self._ended = True
+        if self._task is not None:
+            self._task.cancel()
 
 
 async def _exchange(connection: Any, commands: Sequence[Sequence[Any]]) -> list[Any]:
@@ -212,7 +244,7 @@ def _pool(url: str, name: str) -> client.ConnectionPool:
         return client.ConnectionPool.from_url(
             url,
             decode_responses=True,
-            socket_timeout=TIMEOUT,
+            socket_timeout=None,  # see Patience
             socket_connect_timeout=TIMEOUT,
             socket_keepalive=True,
             socket_keepalive_options=KEEPALIVE,

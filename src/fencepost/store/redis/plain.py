@@ -37,7 +37,6 @@ from fencepost.store.redis.scripts import Script
 from fencepost.store.redis.values import (
     HOT,
     REPLICA,
-    Flat,
     claimed_fire,
     cold_record,
     digest,
@@ -142,28 +141,36 @@ class PlainPath:
 
     async def jobs(self, ids: Sequence[str] | None) -> tuple[JobRecord, ...]:
         """Without those that were removed; all, if no ids are given."""
+        found: dict[str, JobRecord] = {}
         if ids is None:
-            ids = await self._link.ask("HKEYS", self._keys.jobs)
-        found: list[JobRecord] = []
-        for start in range(0, len(ids), MOST):
-            chunk = ids[start : start + MOST]
-            rows = await self._link.ask("EVALSHA", scripts.HOTS, self._keys.prefix, *chunk)
-            known = [(id, hot) for id, hot in zip(chunk, rows, strict=True) if hot]
-            found += await self._records(known)
-        return tuple(record for record in found if not record.removed_at)
+            cursor = "0"
+            while True:
+                cursor, page = await self._link.ask("HSCAN", self._keys.jobs, cursor, "COUNT", MOST)
+                found.update(await self._some_jobs(page[::2], page[1::2]))
+                if cursor == "0":
+                    break
+        elif ids:
+            found.update(await self._some_jobs(ids, await self._link.ask("HMGET", self._keys.jobs, *ids)))
+        return tuple(record for record in found.values() if not record.removed_at)
+
+    async def _some_jobs(self, ids: Sequence[str], colds: Sequence[str | None]) -> dict[str, JobRecord]:
+        hots = await self._link.ask("EVALSHA", scripts.HOTS, self._keys.prefix, *ids)
+        both = zip(ids, colds, hots, strict=True)
+        return {
+            id: job_of(hot, cold_record(cold))
+            for id, cold, hot in both
+            if cold is not None and hot is not None
+        }
 
     async def due_jobs(self, now: Now, horizon: float, limit: int) -> DueJobs:
         reply = await self._run(scripts.PLANS, now, round(horizon * 1_000_000), limit)
         wall, soonest, rows, gaps, lost_through = reply
-        jobs = await self._records(rows)
+        cold = await self._cold({hot[_TEXT]: id for id, hot in rows})
+        jobs = [job_of(hot, cold[hot[_TEXT]]) for _, hot in rows]
         targets = {record.job.target: TargetRecord(record.job.target) for record in jobs}
         targets.update({target.name: target for target in map(target_record, gaps)})
         unknown = {name: target.gaps for name, target in targets.items()}
         return DueJobs(moment(int(wall)), tuple(jobs), when(soonest), unknown, when(lost_through))
-
-    async def _records(self, rows: Sequence[tuple[str, Flat]]) -> list[JobRecord]:
-        cold = await self._cold({hot[_TEXT]: id for id, hot in rows})
-        return [job_of(hot, cold[hot[_TEXT]]) for _, hot in rows]
 
     async def plan(self, now: Now, plans: Sequence[Plan]) -> list[int]:
         """Which ones must be decided with care."""

@@ -19,7 +19,7 @@ from fencepost.store.base import Claim, Claimed, ClaimRequest, FireQuery, Seen, 
 from fencepost.store.codec import micros, moment
 from fencepost.store.lazy import JobChange, LazyRows
 from fencepost.store.redis import pages, scripts
-from fencepost.store.redis.batch import Batch
+from fencepost.store.redis.batch import Batch, Conflict
 from fencepost.store.redis.commands import lives, write_fire, write_looks
 from fencepost.store.redis.keys import Keys, due_of, split, split_place
 from fencepost.store.redis.pages import Call
@@ -51,6 +51,8 @@ from fencepost.store.texts import read, target_record, text
 
 CHUNK = 500
 """Jobs, fires or targets read at once."""
+SETS_KEPT = 100
+"""Of targets."""
 
 
 @dataclass(slots=True)
@@ -75,6 +77,8 @@ class Decided:
 
 
 class RedisRows(LazyRows):
+    _begins_anew = False
+
     def __init__(
         self, call: Call, keys: Keys, now: tuple[str, str], targets: dict[str, tuple[str, ...]]
     ) -> None:
@@ -114,6 +118,8 @@ class RedisRows(LazyRows):
         return [loaded.record for loaded in self._load(ids)]
 
     def fetch_job_ids(self, target: str | None) -> Sequence[str]:
+        if self._begins_anew:
+            return list({row[0] for row in self._script(scripts.ACTIVE)})
         ids: list[str] = self._call("HKEYS", self._keys.jobs)
         if target is None:
             return ids
@@ -242,10 +248,12 @@ class RedisRows(LazyRows):
     # --- events and targets -------------------------------------------------------------------------------
 
     def note(self, event: JobEvent) -> None:
+        super().note(event)
         self.batch.do("NOTE", event.job_id, text(event))
 
     def events_of(self, job_id: str) -> Sequence[JobEvent]:
-        return [read(JobEvent, row) for row in self._call("LRANGE", self._keys.events(job_id), 0, -1)]
+        rows = self._call("LRANGE", self._keys.events(job_id), 0, -1)
+        return [*(read(JobEvent, row) for row in rows), *super().events_of(job_id)]
 
     def fetch_targets(self, names: Sequence[str]) -> Iterable[TargetRecord]:
         for chunk in _chunks([name for name in names if name not in self.targets]):
@@ -293,6 +301,12 @@ class RedisRows(LazyRows):
         self.batch.check(self._keys.meta, f"gone:{history}", "")
         self.batch.do("HSET", self._keys.meta, f"gone:{history}", stamp(at.wall))
         self._begin_anew(at, seen)
+
+    def _begin_anew(self, at: Moment, seen: Seen) -> None:
+        """Only jobs of which something runs or waits change by it. To read all would take so long that somebody
+        else would always change one of them."""
+        self._begins_anew = True
+        super()._begin_anew(at, seen)
 
     # --- what the plain path has left ---------------------------------------------------------------------
 
@@ -392,9 +406,15 @@ class RedisRows(LazyRows):
         wanted = self._replicas_read[id]["targets"]
         if not wanted:
             return ()
-        if wanted not in self._targets_by_digest:
-            self._targets_by_digest[wanted] = tuple(sorted(self._call("SMEMBERS", self._keys.knows(id))))
-        return self._targets_by_digest[wanted]
+        known = self._targets_by_digest
+        if wanted not in known:
+            targets = tuple(sorted(self._call("SMEMBERS", self._keys.knows(id))))
+            if targets_digest(targets) != wanted:
+                raise Conflict  # they were changed just now
+            if len(known) >= SETS_KEPT:
+                known.clear()
+            known[wanted] = targets
+        return known[wanted]
 
     def put_replica(self, replica: ReplicaRecord) -> None:
         before = self.replica(replica.id)

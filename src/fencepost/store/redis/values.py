@@ -124,7 +124,7 @@ def fire_of(job_id: str, due: int, row: str, state: State = State.PENDING) -> Fi
     token, _, fields = first.partition(" ")
     due_at, written = moment(due), json.loads(fields)
     member = written.pop(_MOMENT, None) or iso(due_at)
-    values = {_FIELDS[short]: value for short, value in written.items()}
+    values = {_FIELDS[short]: value for short, value in written.items() if short in _FIELDS}
     for name in _TIMES & values.keys():
         values[name] = moment(values[name])
     if "attempts" in values:

@@ -45,6 +45,11 @@ class Body:
         return self.claim.fire.token
 
 
+def at_once(job: Job) -> int:
+    """How many runs it may have at once, worked out a second time."""
+    return job.overlap.limit if job.overlap.kind == "allow" else 1
+
+
 Attempt = tuple[str, int]
 """The key of a fire, and a token."""
 

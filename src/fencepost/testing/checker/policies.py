@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from fencepost.clock import seconds
 from fencepost.model import CATCH_UP_LIMIT, FireRecord, Job, JobRecord, Reason, State, fire_key
 from fencepost.store.base import Report
-from fencepost.testing.checker.books import Books
+from fencepost.testing.checker.books import Books, at_once
 from fencepost.testing.checker.judge import Judge, Step
 
 Pauses = tuple[tuple[datetime, datetime | None], ...]
@@ -151,7 +151,7 @@ class Policies(Judge):
         """Only because of runs that are there, and none of them may be dead."""
         state, steady = self.books.state, self.books.moment().steady
         active = state.active_fires(fire.job_id)
-        if len(active) < state.jobs_by_id[fire.job_id].job.overlap.at_once:
+        if len(active) < at_once(state.jobs_by_id[fire.job_id].job):
             self._wrong("overlap", fire, "is skipped, but there is room for it")
         for other in active:
             presence = state.replicas.get(other.replica or "")

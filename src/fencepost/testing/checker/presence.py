@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import ClassVar
 
+from fencepost.model import FireRecord
 from fencepost.testing.checker.books import Books
 from fencepost.testing.checker.judge import Judge, Step
 
@@ -28,13 +29,18 @@ class Presence(Judge):
         request, lease = step.args[0], self.books.state.leader
         if (request.incarnation, request.server) == (lease.era.incarnation, lease.era.server):
             self._heard(step, request.number)
-        for claim in step.reply.claims:
-            leads = (lease.holder, lease.term) == (request.replica, request.term)
-            new = (claim.fire.key, claim.fire.token) not in self.books.current.items()
-            if claim.job.execute_on == "leader" and new and not leads:
-                self.books.violation(
-                    "C3", f"{claim.fire.key}: {request.replica} does not lead in term {request.term}"
+        if (lease.holder, lease.term) == (request.replica, request.term):
+            return
+        claimed = [claim.fire for claim in step.reply.claims if self._is_new(claim.fire)]
+        for fire in (*claimed, *step.reply.closed):
+            if self.books.state.jobs_by_id[fire.job_id].job.execute_on == "leader":
+                text = (
+                    f"{fire.key} is decided for {request.replica}, which does not lead in term {request.term}"
                 )
+                self.books.violation("C3", text)
+
+    def _is_new(self, fire: FireRecord) -> bool:
+        return self.books.current.get(fire.key) != fire.token
 
     def _heard(self, step: Step, number: int) -> None:
         """Only what is new renews: a delayed message from the past is no sign of life."""
@@ -45,6 +51,9 @@ class Presence(Judge):
     def _sweep(self, step: Step) -> None:
         if step.reply is None:
             return
+        lease = self.books.state.leader
+        if (lease.holder, lease.term) != step.args[:2]:
+            self.books.violation("L4", f"{step.args[0]} sweeps, but does not lead in term {step.args[1]}")
         for replica in step.reply.expired:
             if replica not in self.books.dead:
                 self._judge_expiry(replica, step)

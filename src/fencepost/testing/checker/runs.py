@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from fencepost.testing.checker.books import Body, Books
+from fencepost.testing.checker.books import Body, Books, at_once
 from fencepost.testing.checker.judge import Judge
 from fencepost.testing.network import Request
 
@@ -33,7 +33,7 @@ class Runs(Judge):
             others = [other.key for other in self._running if other.fire.job_id == body.fire.job_id]
             # Claimed under one definition, it may start under another.
             job = self.books.state.jobs_by_id[body.fire.job_id].job
-            if len(others) >= max(job.overlap.at_once, body.job.overlap.at_once):
+            if len(others) >= max(at_once(job), at_once(body.job)):
                 self.books.violation("S6", f"{body.key} runs beside {others}")
             self._running.append(body)
 

@@ -26,8 +26,10 @@ from fencepost.testing.conformance.definitions import (
 )
 from fencepost.testing.conformance.fires import CancelRules, HintRules, LedgerRules, ManualRules, SettleRules
 from fencepost.testing.conformance.harness import NOON, HandClock, Harness, job_of, steps
+from fencepost.testing.conformance.loss import DataLossRules
 from fencepost.testing.conformance.mended import MendedRules
 from fencepost.testing.conformance.presence import LeadershipRules, PresenceRules, SweepRules
+from fencepost.testing.conformance.simulated import SimulatedRules
 
 __all__ = ["NOON", "HandClock", "Harness", "StoreConformance", "job_of", "steps"]
 
@@ -51,7 +53,9 @@ class StoreConformance(
     OrphanRules,
     LedgerRules,
     HintRules,
+    DataLossRules,
     MendedRules,
+    SimulatedRules,
 ):
     """Every rule. A subclass gives the fixture `harness`."""
 

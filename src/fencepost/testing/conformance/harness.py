@@ -9,6 +9,7 @@ from typing import Any
 
 from fencepost.clock import Moment, moment_of
 from fencepost.model import (
+    Era,
     FireRecord,
     Job,
     JobRecord,
@@ -80,6 +81,8 @@ class Harness:
     """Steps the store's wall clock back; None: this store's clock cannot be stepped."""
     moment: Callable[[], Moment] | None = None
     """The store's time, where it can be read and stands still; the comparison needs it."""
+    era: Era = field(default_factory=Era)
+    """As the last answer to a beat told it."""
     _beats: dict[str, int] = field(default_factory=dict)
     _claims: dict[str, int] = field(default_factory=dict)
 
@@ -107,7 +110,9 @@ class Harness:
     async def beat(self, name: str, number: int | None = None, **fields: Any) -> Pulse:
         if number is None:
             number = self._beats[name] = self._beats.get(name, 0) + 1
-        return await self.store.heartbeat(Beat(name, number, TTL, HEARTBEAT, **fields))
+        pulse = await self.store.heartbeat(Beat(name, number, TTL, HEARTBEAT, **fields))
+        self.era = pulse.leader.era
+        return pulse
 
     async def campaign(self, name: str, watched: Watched | None = None) -> Lease:
         """`name` asks for leadership; who leads now?"""
@@ -175,7 +180,8 @@ class Harness:
         """A claim attempt: the next one, or the one of this number."""
         if number is None:
             number = self._claims[name] = self._claims.get(name, 0) + 1
-        return await self.store.claim_fires(ClaimRequest(name, number, room, term))
+        known = self.era.incarnation, self.era.server
+        return await self.store.claim_fires(ClaimRequest(name, number, room, term, *known))
 
     async def claims(self, name: str, room: int = 10, term: int | None = None) -> list[FireRecord]:
         return [claim.fire for claim in (await self.ask(name, room, term)).claims]

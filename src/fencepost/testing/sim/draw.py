@@ -95,8 +95,8 @@ def draw_job(chance: random.Random, id: str) -> Job:
         retry=draw_retry(chance),
         timeout=timedelta(seconds=2) if chance.random() < 0.2 else None,
         after_crash=chance.choice(["record", "rerun"]),
-        crash_attempts=chance.choice([2, 3]),
-        execute_on=chance.choice(["any", "any", "leader"]),
+        crash_attempts=chance.choice([1, 2, 3]),
+        execute_on=chance.choice(["any", "leader"]),
     )
 
 
@@ -120,7 +120,7 @@ def draw_trigger(chance: random.Random) -> Trigger:
 
 
 def draw_overlap(chance: random.Random) -> Overlap:
-    return Overlap.parse(chance.choice(["skip", "skip", "queue", "queue(3)", "allow(2)"]))
+    return Overlap.parse(chance.choice(["skip", "queue", "queue(3)", "allow(2)", "allow(3)"]))
 
 
 def draw_retry(chance: random.Random) -> Retry | None:

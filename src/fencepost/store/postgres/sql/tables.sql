@@ -29,10 +29,12 @@ create table {schema}.jobs (
     target text collate "C" not null,
     leader_only boolean not null,
     misfire_after bigint not null,
+    wants_latest boolean not null,
+    skips_overlap boolean not null,
     plain_since bigint,            -- from then on nothing but the plain rules applies; null: never
     token bigint not null,
     decided_through bigint,
-    tail text,
+    tail bigint,                   -- by its due time
     look_at bigint
 );
 create index jobs_look on {schema}.jobs (look_at, id) where look_at is not null;

@@ -95,7 +95,7 @@ for place, job in ipairs(due) do
       passed = passed + 1 -- somebody else is at it
     else
       -- Who comes first is served first: what this job may claim at the most is left free for it.
-      promised = promised + redis.call('ZCARD', p .. ':live:' .. id)
+      promised = promised + redis.call('ZCOUNT', p .. ':live:' .. id, '-inf', whole(now)) + tonumber(hot[4])
       others[#others + 1] = {place, id}
       kept[#kept + 1] = whole(now + KEPT)
       kept[#kept + 1] = id
@@ -111,7 +111,10 @@ if claimed > 0 then
   end
   refresh(p, groups)
 end
-if kept[1] then redis.call('ZADD', p .. ':deciding', unpack(kept)) end
+if kept[1] then
+  redis.call('ZREMRANGEBYSCORE', p .. ':deciding', '-inf', whole(now))
+  redis.call('ZADD', p .. ':deciding', unpack(kept))
+end
 -- A claim is a sign of life.
 local steps = tonumber(me[4]) + 1
 redis.call('HSET', p .. ':replica:' .. replica, 'edition', tonumber(me[1]) + 1, 'claim_no', number,
