@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from fencepost.election import TRUSTED
 from fencepost.service import Service
 from fencepost.store.base import Beat, Pulse
+
+STEP = 1.0
+"""Seconds by which the store's clock must differ from what was expected to have been stepped."""
 
 
 class Heart(Service):
@@ -12,6 +17,8 @@ class Heart(Service):
 
     _number = 0
     _joining = True
+    _clocks: tuple[datetime, float] | None = None
+    """The store's wall clock and this replica's steady one, as of the last beat."""
 
     async def step(self) -> float:
         replica = self.replica
@@ -68,6 +75,7 @@ class Heart(Service):
             replica.joined()
         self._joining = not pulse.known
         replica.learn_era(pulse)
+        self._notice_step(pulse)
         self._learn_leader(pulse, sent)
         held = {claim.key: claim for claim in pulse.held}
         for run in list(replica.runs.values()):
@@ -91,6 +99,16 @@ class Heart(Service):
                 if claim.key not in replica.runs and claim.claim_no <= replica.worker.concluded
             ]
         )
+
+    def _notice_step(self, pulse: Pulse) -> None:
+        """If the store's clock has stepped, what was far off may be due, and the calendars planned ahead may not
+        reach as far: everybody looks anew."""
+        steady, before = self.replica.clock.steady(), self._clocks
+        self._clocks = pulse.now, steady
+        if before is not None:
+            passed = (pulse.now - before[0]).total_seconds()
+            if abs(passed - (steady - before[1])) > STEP:
+                self.replica.wake_all()
 
     def _learn_leader(self, pulse: Pulse, sent: float) -> None:
         replica = self.replica

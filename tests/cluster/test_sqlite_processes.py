@@ -118,7 +118,9 @@ def test_kill_9_of_a_worker_settles_its_run_whatever_the_ttl(cluster_of):
 
 
 def test_sigterm_hands_leadership_over_at_once_and_loses_nothing(cluster_of):
-    cluster = cluster_of(jobs=20, period=0.5, body=0.1, kind="mixed", **LONG)
+    # Overlap is not what is tested here either.
+    apart = {"LOAD_OVERLAP": "allow(5)"}
+    cluster = cluster_of(jobs=20, period=0.5, body=0.1, kind="mixed", env=apart, **LONG)
     cluster.start(3)
     time.sleep(1)
     leader = cluster.leader()

@@ -30,6 +30,7 @@ SLOW = {
     "new_calendar_repeats_the_decided",
     "no_overlap_rule",
     "no_term_check",
+    "no_token_check",
     "orphans_stay_planned",
     "pause_ahead_cannot_be_ended",
     "pause_ignored_by_retries",

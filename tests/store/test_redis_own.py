@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 from redis import Redis
+from soak.run import compiled, stepping
 
 from fencepost.errors import ConfigurationError, StoreCorrupt, StoreUnavailable
 from fencepost.model import Job, State
@@ -690,3 +691,32 @@ class TestProcesses:
     def settled(self, cluster: Cluster, key: str) -> bool:
         run = cluster.reader.fire(key)
         return run is not None and run.state.final
+
+    def test_a_clock_that_steps_harms_no_run_and_stops_nothing(self, tmp_path: Path) -> None:
+        """Forward by a minute, then back by ten: what was due in a stretch that comes twice ran the first time."""
+        shim = compiled(tmp_path)
+        if shim is None:
+            pytest.skip("no C compiler (cc)")
+        env = {"LD_PRELOAD": str(shim), "SKEW_FILE": str(tmp_path / "skew")}
+        with (
+            stepping(tmp_path) as step,
+            valkey(env=env) as server,
+            Cluster(server.url, tmp_path, jobs=3, period=0.5, long=5.0, **self.SHORT) as cluster,
+        ):
+            cluster.start(2)
+            run = cluster.trigger("long")
+            cluster.wait_for(lambda: cluster.starts(run), 3, "it starts")
+            cluster.wait_for(lambda: self.started_after(cluster, 0), 3, "scheduled fires start")
+            step(60)
+            stepped = time.time()
+            ttl = self.SHORT["run_ttl"]
+            cluster.wait_for(lambda: self.started_after(cluster, stepped), 2 * ttl, "they do in new time")
+            step(-540)
+            quick = cluster.trigger("quick")
+            cluster.wait_for(lambda: cluster.starts(quick), 2 * ttl, "so does what is due by the new clock")
+            cluster.wait_for(lambda: self.settled(cluster, run), 8, "the run is settled")
+            found = cluster.reader.fire(run)
+            assert found is not None
+            assert found.state is State.SUCCEEDED
+            starts = [mark.key for mark in cluster.marks() if mark.what == "start"]
+            assert len(starts) == len(set(starts))

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from fencepost.clock import Moment
-from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Lease, ReplicaRecord
+from fencepost.model import Gap, JobEvent, JobRecord, Lease, ReplicaRecord
 from fencepost.store.base import PutJob, Seen, Suspect, Watched
 
 ORPHANED_AFTER = timedelta(hours=1)
@@ -58,17 +58,17 @@ def has_lost_data(lease: Lease, replica: ReplicaRecord | None, seen: Seen) -> bo
 
 
 def is_plain(
-    record: JobRecord, absences: Sequence[Gap], look_at: datetime | None, undecided: Iterable[FireRecord]
+    record: JobRecord, absences: Sequence[Gap], look_at: datetime | None, waiting: Iterable[datetime]
 ) -> bool:
     """Whether a fire of this job that falls due alone, and is found in time, is simply claimed, and its end changes
-    nothing for the job: no pause or absence of its task reaches beyond what has been decided, and no undecided fire
-    is held back beyond its time, so that the end of a run might let it go."""
+    nothing for the job: no pause or absence of its task reaches beyond what has been decided, and nothing is held back
+    beyond the moment that `waiting` tells of it, so that the end of a run might let it go."""
     decided = record.decided_through
     gaps = (*record.pauses, *absences)
     return (
         record.removed_at is None
         and all(gap.until is not None and decided is not None and gap.until <= decided for gap in gaps)
-        and all(look_at is not None and fire.due_at >= look_at for fire in undecided)
+        and all(look_at is not None and moment >= look_at for moment in waiting)
     )
 
 

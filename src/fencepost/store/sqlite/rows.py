@@ -99,7 +99,9 @@ class SqliteRows(LazyRows):
     def _is_plain(self, change: JobChange) -> bool:
         record = change.record
         absences = self.target(record.job.target).gaps
-        return is_plain(record, absences, change.look_at, self.open_fires(record.id))
+        waiting = [fire.not_before for fire in super().active_fires(record.id) if fire.not_before is not None]
+        moments = [*(fire.due_at for fire in self.open_fires(record.id)), *waiting]
+        return is_plain(record, absences, change.look_at, moments)
 
     def note(self, event: JobEvent) -> None:
         self._notes.append((event.job_id, micros(event.at), text(event)))
