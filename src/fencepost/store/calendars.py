@@ -26,8 +26,13 @@ from fencepost.triggers import LATEST
 
 MAX_GAPS_KEPT = 100
 
+_LEFT_AS = {"retry": State.FAILED, "lost": State.LOST}
+"""What becomes of a fire that waits to be run again when nobody knows how: it ends as its last attempt did."""
+
 
 class Calendars(Ledger):
+    orphaned_after = ORPHANED_AFTER
+
     # --- who knows which task -------------------------------------------------------------------------
 
     def _adopt(self, at: Moment, names: Iterable[str]) -> None:
@@ -48,26 +53,30 @@ class Calendars(Ledger):
         for target in self.unknown_targets():
             if target.unknown_since is None:
                 self.put_target(changed(target, unknown_since=at.wall))
-            elif not target.orphaned and at.wall - target.unknown_since >= ORPHANED_AFTER:
+            elif not target.orphaned and at.wall - target.unknown_since >= self.orphaned_after:
                 self._orphan(at, changed(target, orphaned=True))
 
     def _orphan(self, at: Moment, target: TargetRecord) -> None:
         """Nobody has known this task for long: its jobs are kept and shown, but not planned any more. What is planned
-        ahead would fall due with nobody to decide it, so it goes back to the calendar."""
+        ahead would fall due with nobody to decide it, so it goes back to the calendar; all else of them ends."""
         self.put_target(target)
         for record in list(self.every_job(target.name)):
-            for fire in self._view(at, record).due:
+            since = later(record, at.wall)
+            self.withdraw_planned(record.id, since)
+            for fire in self.due_fires(record.id, LATEST):
                 closing = Closing(fire, State.MISSED, Reason.UNKNOWN_TASK)
                 if fire.scheduled and record.paused_at(fire.due_at):
                     closing = Closing(fire, State.SKIPPED, Reason.PAUSED)
                 record = self._close(at, record, closing)
-            since = later(record, at.wall)
-            self.withdraw_planned(record.id, since)
             segments = (
                 changed(each, cursor=since, next_at=since) if each.cursor > since else each
                 for each in record.segments
             )
             self._keep(at, changed(record, segments=tuple(segments)))
+            for fire in self.active_fires(record.id):
+                if fire.state is State.WAITING:
+                    state = _LEFT_AS.get(fire.attempts[-1].outcome, State.MISSED)
+                    self._finish(at, fire, state, Reason.UNKNOWN_TASK)
 
     # --- jobs ---------------------------------------------------------------------------------------
 

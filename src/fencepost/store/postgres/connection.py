@@ -131,7 +131,7 @@ REFUSED = ("authentication failed", "pg_hba.conf", "does not exist", "permission
 
 def told(error: psycopg.Error, name: str) -> FencepostError:
     """The error as one of ours; `name`: the store in messages, without secrets."""
-    text = f"{name}: {str(error).strip() or type(error).__name__}"
+    text = f"{name}: {error.diag.message_primary or str(error).strip() or type(error).__name__}"
     if isinstance(error, errors.InsufficientPrivilege | errors.FeatureNotSupported):
         hint = error.diag.message_hint
         return ConfigurationError(f"{text}; {hint}" if hint else text)

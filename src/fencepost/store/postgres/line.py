@@ -23,7 +23,7 @@ import psycopg
 from fencepost.clock import SystemClock
 from fencepost.errors import FencepostError, StoreUnavailable
 from fencepost.store.postgres.arrays import Texts
-from fencepost.store.postgres.connection import Connection, connect, told
+from fencepost.store.postgres.connection import PATIENCE, Connection, connect, told
 from fencepost.store.postgres.names import Names
 from fencepost.store.waiting import Waiters
 
@@ -31,6 +31,8 @@ log = logging.getLogger("fencepost")
 
 RECONNECT = 1.0
 """Seconds between two attempts."""
+TIDYING = 60.0
+"""Seconds that may take; usually it is hundredths of one."""
 
 # A machine that is cut off from the power says nothing: the server must ask.
 _KEEPALIVE = """
@@ -78,6 +80,10 @@ class Line:
         asked = Texts(replica for replica in replicas if replica not in self._held)
         query = "select {schema}.gone(%s, %s)"
         return self._ask(lambda db: frozenset(db.one(query, asked, db.server.started)[0]))
+
+    def tidy(self) -> None:
+        """Remove the dead rows that fires have left where everybody looks for what is due."""
+        self._ask(_tidy)
 
     def close(self) -> None:
         self._closing = True
@@ -189,6 +195,12 @@ class Line:
             "looked for once a second; connect to the server directly to do better",
             self._name,
         )
+
+
+def _tidy(db: Connection) -> None:
+    db.patience = TIDYING
+    db.do("vacuum (skip_locked, truncate false, process_toast false) {schema}.jobs, {schema}.live")
+    db.patience = PATIENCE
 
 
 def hints_so_far(db: Connection) -> object:

@@ -51,6 +51,8 @@ from fencepost.store.waiting import Waiters
 log = logging.getLogger("fencepost")
 
 PRUNE_BATCH = 5000
+TIDY_AFTER = 2000
+"""Fires settled here."""
 LOOK_EVERY = 1.0
 """Seconds between two looks for hints where none can be heard."""
 
@@ -75,6 +77,7 @@ class PostgresStore(ThreadedMirror):
         self._plainly = plainly
         self._targets: KnownTargets = {}
         self._patience = PATIENCE
+        self._settled = 0
         self._hints = Waiters()
         self._hints_seen: object = None
         self._open_line: Line | None = None
@@ -135,7 +138,14 @@ class PostgresStore(ThreadedMirror):
 
     def _sweep(self, db: Connection, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
         looked = plain.sweep(db, by, term, suspects, self._now(), self._targets) if self._plainly else None
+        self._tidy()
         return looked[0] if looked else self._carefully(db, PostgresRows.sweep, by, term, suspects)
+
+    def _tidy(self) -> None:
+        """The leader cleans up after many fires, of which it saw its share. The server would do it once a minute."""
+        if self._open_line is not None and self._settled > TIDY_AFTER:
+            self._settled = 0
+            self._open_line.tidy()
 
     async def plan_fires(self, plans: Sequence[Plan]) -> tuple[bool, ...]:
         return await self._step(self._plan_fires, plans)
@@ -170,6 +180,7 @@ class PostgresStore(ThreadedMirror):
         if not self._plainly:
             return self._carefully(db, PostgresRows.update_claims, replica, updates)
         done = plain.settle(db, replica, updates, self._now())
+        self._settled += len(updates)
         if updates and not done.rest:
             return done.updated
         some = [updates[number] for number in done.rest]

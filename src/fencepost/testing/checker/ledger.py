@@ -15,7 +15,7 @@ NEXT: dict[State, frozenset[State]] = {
     State.PENDING: frozenset(State) - {State.WAITING, State.SUCCEEDED, State.FAILED},
     State.QUEUED: frozenset(State) - {State.PENDING, State.WAITING, State.SUCCEEDED, State.FAILED},
     State.RUNNING: frozenset(State) - {State.PENDING, State.QUEUED, State.SKIPPED, State.MISSED},
-    State.WAITING: frozenset({State.WAITING, State.RUNNING, State.CANCELLED, State.LOST}),
+    State.WAITING: frozenset(State) - {State.PENDING, State.QUEUED, State.SKIPPED, State.SUCCEEDED},
 }
 
 

@@ -26,33 +26,38 @@ class Runs(Judge):
     def started(self, body: Body) -> None:
         """At most so many unfenced runs of a job at once. A run whose token is not current is fenced."""
         self._first_start.setdefault(body.key, body.started)
+        self._running = [other for other in self._running if other.ended is None]
         if self._unfenced(body):
-            self._running = [
-                other for other in self._running if other.ended is None and self._unfenced(other)
-            ]
-            others = [other.key for other in self._running if other.fire.job_id == body.fire.job_id]
+            others = [other.key for other in self._running if self._same_job(other, body)]
             # Claimed under one definition, it may start under another.
             job = self.books.state.jobs_by_id[body.fire.job_id].job
             if len(others) >= max(at_once(job), at_once(body.job)):
                 self.books.violation("S6", f"{body.key} runs beside {others}")
-            self._running.append(body)
+        self._running.append(body)
+
+    def _same_job(self, other: Body, body: Body) -> bool:
+        return other.fire.job_id == body.fire.job_id and self._unfenced(other)
 
     def _unfenced(self, body: Body) -> bool:
         return self.books.current.get(body.key) == body.token
 
     def delivered(self, request: Request) -> None:
-        if request.name == "heartbeat":
-            for held in request.reply.held:
-                body = self.books.bodies.get((held.key, held.token))
-                known = body is not None and body.ended is None and request.sent > body.started
-                if held.cancel_requested and known:
-                    self._told_to_end.setdefault((held.key, held.token), self.books.now())
+        """The answer to a beat tells of a cancel, and by silence that a token is gone. What it says of a body that
+        started after it was sent counts for nothing."""
+        if request.name != "heartbeat":
+            return
+        held = {(claim.key, claim.token): claim for claim in request.reply.held}
+        for body in self._running:
+            if body.process == request.process.name and body.ended is None and request.sent > body.started:
+                claim = held.get((body.key, body.token))
+                if claim is None or claim.cancel_requested:
+                    self._told_to_end.setdefault((body.key, body.token), self.books.now())
 
     def ended(self, body: Body) -> None:
         told = self._told_to_end.get((body.key, body.token))
         if body.finished and told is not None and self.books.now() > told + AT_ONCE:
             self.books.violation(
-                "P-cancel", f"{body.key} came to its end although told to stop at {told:.3f}"
+                "P-cancel", f"{body.key} came to its end although told at {told:.3f} to stop"
             )
         limit = body.job.timeout
         took = self.books.now() - body.started

@@ -1,15 +1,13 @@
-"""What becomes of jobs whose task nobody knows: for an hour they wait, then their fires are missed."""
+"""What becomes of jobs whose task nobody knows: for a while (an hour) they wait, then their fires are missed."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import ClassVar
 
 from fencepost.model import FireRecord, Reason
 from fencepost.testing.checker.books import Books
 from fencepost.testing.checker.judge import Judge, Step
-
-HOUR = timedelta(hours=1)
 
 
 class Tasks(Judge):
@@ -20,7 +18,7 @@ class Tasks(Judge):
         self._unknown: dict[str, datetime] = {}
         """Since when a leader has seen that nobody knows it."""
         self._orphaned: set[str] = set()
-        """Those it has seen so for an hour of the store's time."""
+        """Those it has seen so for long enough, by the store's time."""
         self._were_orphaned: set[str] = set()
         self._missed_now: list[FireRecord] = []
 
@@ -33,9 +31,7 @@ class Tasks(Judge):
         for fire in self._missed_now:
             target = self.books.state.jobs_by_id[fire.job_id].job.target
             if target not in self._were_orphaned:
-                self.books.violation(
-                    "P-task", f"{fire.key} is missed, but {target} was not unknown for an hour"
-                )
+                self.books.violation("P-task", f"{fire.key} is missed, but {target} was not unknown for long")
         self._missed_now.clear()
 
     def _heartbeat(self, step: Step) -> None:
@@ -49,8 +45,8 @@ class Tasks(Judge):
             return
         state, now = self.books.state, self.books.moment().wall
         known = {name for replica in state.replicas.values() for name in replica.targets}
-        for target in {record.job.target for record in state.jobs_by_id.values()} - known:
-            if now - self._unknown.setdefault(target, now) >= HOUR:
+        for target in state.targets.keys() - known:  # also those that only a later definition refers to
+            if now - self._unknown.setdefault(target, now) >= self.books.state.orphaned_after:
                 self._orphaned.add(target)
                 self._were_orphaned.add(target)
 

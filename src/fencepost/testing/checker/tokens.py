@@ -41,6 +41,9 @@ class Tokens(Judge):
 
     def step(self, step: Step) -> None:
         super().step(step)
+        if step.name == "heartbeat":
+            # A loss was noticed. Its claims are gone, but until its replicas hear of it they are trusted.
+            self.books.excused |= set(self._over)
         for key, token in self._over:
             if self.books.current.get(key) == token:
                 del self.books.current[key]

@@ -28,8 +28,11 @@ class Mix:
     """What is drawn once for a seed. Seeds differ on purpose: a calm one with a single kind of fault shows what a
     storm of all kinds would hide, and the other way round."""
 
-    kinds: Sequence[str]
-    per_second: float
+    faults: Sequence[str]
+    faults_per_second: float
+    chores: Sequence[str]
+    """What an administrator does meanwhile."""
+    chores_per_second: float
     seconds: float
     worst_moments: float
     """How often a replica is paused right after a commit, before it sees the reply."""
@@ -43,24 +46,26 @@ class Mix:
     """Whether releases carry a revision: all, none, or some."""
 
 
-def draw_mix(chance: random.Random, kinds: Sequence[str]) -> Mix:
+def draw_mix(chance: random.Random, faults: Sequence[str], chores: Sequence[str]) -> Mix:
     style = chance.random()
     if style < 0.25:
-        some = chance.sample(kinds, 1)
+        some = chance.sample(faults, 1)
     elif style < 0.8:
-        some = [kind for kind in kinds if chance.random() < 0.3] or ["kill"]
+        some = [kind for kind in faults if chance.random() < 0.3] or ["kill"]
     else:
-        some = list(kinds)
+        some = list(faults)
     return Mix(
-        kinds=some,
-        per_second=chance.choice([0.2, 0.5, 1.0]),
+        faults=some,
+        faults_per_second=chance.choice([0.2, 0.5, 1.0]),
+        chores=[kind for kind in chores if chance.random() < 0.6] or ["definition"],
+        chores_per_second=chance.choice([0.05, 0.3, 1.0]),
         seconds=chance.uniform(40.0, 80.0),
         worst_moments=chance.choice([0.0, 0.01, 0.05]),
         slots=chance.choice([1, 2, 4, 4]),
         proof_of_death=chance.random() < 0.3,
         keeps_writes="lose data" not in some and chance.random() < 0.7,
         steady_steps=chance.random() < 0.6,
-        revisions=chance.choice(["all", "none", "some"]),
+        revisions=chance.choice(["all", "all", "none", "some"]),
     )
 
 

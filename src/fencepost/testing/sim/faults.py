@@ -18,7 +18,7 @@ from fencepost.testing.sim.members import Member
 if TYPE_CHECKING:
     from fencepost.testing.sim.simulation import Simulation
 
-MOST_LOSSES = 2
+MOST_LOSSES = 3
 """Of data, in one seed: each stops all claims for a TTL."""
 
 
@@ -34,25 +34,27 @@ class Faults:
         self._manual: list[str] = []
 
     def begin(self) -> None:
-        self._next()
+        mix = self.simulation.mix
+        self._next(mix.faults, mix.faults_per_second)
+        self._next(mix.chores, mix.chores_per_second)
 
-    def _next(self) -> None:
-        delay = self.chance.expovariate(self.simulation.mix.per_second)
+    def _next(self, kinds: Sequence[str], per_second: float) -> None:
+        def happen() -> None:
+            kind = self.chance.choice(kinds)
+            self.happened[kind] += 1
+            (FAULTS | CHORES)[kind](self)
+            self._next(kinds, per_second)
+
+        delay = self.chance.expovariate(per_second)
         if self._now + delay < self.simulation.mix.seconds:
-            self._later(delay, self._happen)
-
-    def _happen(self) -> None:
-        kind = self.chance.choice(self.simulation.mix.kinds)
-        self.happened[kind] += 1
-        KINDS[kind](self)
-        self._next()
+            self._later(delay, happen)
 
     # --- processes ----------------------------------------------------------------------------------------
 
     def kill(self) -> None:
         for member in self._some_alive(1):
             self.simulation.kill(member)
-            self._replace(member)
+            self._replace()
 
     def pause(self) -> None:
         ttl = self.simulation.ttl
@@ -76,20 +78,19 @@ class Faults:
         elif draw < 1.3 * often and member in self.simulation.alive():
             self.happened["kill after a commit"] += 1
             self.simulation.kill(member)
-            self._replace(member)
+            self._replace()
 
     def stop(self) -> None:
         if len(self.simulation.alive()) > 1:
             for member in self._some_alive(1):
                 self.simulation.stop(member)
-                self._replace(member)
+                self._replace()
 
-    def _replace(self, member: Member) -> None:
-        """Mostly by the latest release, sometimes by the one it ran."""
-        latest = self.chance.random() < 0.85
-        self._later(
-            self.chance.uniform(0.0, 8.0), lambda: self.simulation.start(None if latest else member.release)
-        )
+    def _replace(self) -> None:
+        """Mostly by the latest release, sometimes by one from before."""
+        releases = self.simulation.releases
+        release = None if self.chance.random() < 0.7 else self.chance.choice(releases)
+        self._later(self.chance.uniform(0.0, 8.0), partial(self.simulation.start, release))
 
     def deploy(self) -> None:
         """A new release, rolled out one replica after the other."""
@@ -188,13 +189,16 @@ class Faults:
     def lose_data(self) -> None:
         """A server is killed, and comes up as it was a moment ago."""
         simulation = self.simulation
-        age = self.chance.choice([0.02, 0.3, 1.0, 4.0, 8.0]) * self.chance.uniform(0.5, 1.5)
+        age = self.chance.choice([0.02, 0.1, 0.3, 1.0, 4.0, 8.0]) * self.chance.uniform(0.5, 1.5)
         enough = self.happened["lose data"] > MOST_LOSSES or self._now + age > simulation.mix.seconds
         if self._outages or self._losing or enough:
             return
         self._losing = True
         rows, books = simulation.store.snapshot(), simulation.checker.snapshot()
         self._tell("store", "writes to disk")
+        if self.chance.random() < 0.3:
+            # A restart that will be forgotten.
+            self._later(age / 2, partial(self._outage, age / 8, self._come_up))
 
         def come_up() -> None:
             simulation.store.restore(rows)
@@ -212,7 +216,7 @@ class Faults:
     def store_clock(self) -> None:
         """Forward: every lease looks expired at once, and what was to come is due. Back: nothing expires, and what
         was decided seems to lie ahead."""
-        self._step(self.chance.choice([8.0, 60.0, -8.0, -60.0, self.chance.choice([-30.0, 3700.0])]))
+        self._step(self.chance.choice([8.0, 60.0, -4.0, -8.0, self.chance.choice([-60.0, 3700.0])]))
 
     def sleeping_leader(self) -> None:
         """It sleeps for about as long as it goes on trusting itself, and the store's clock makes its lease look
@@ -315,7 +319,7 @@ class Faults:
         return [jobs[self.chance.choice(sorted(jobs))].job] if jobs else []
 
 
-KINDS: dict[str, Callable[[Faults], None]] = {
+FAULTS: dict[str, Callable[[Faults], None]] = {
     "kill": Faults.kill,
     "pause": Faults.pause,
     "stop": Faults.stop,
@@ -330,6 +334,8 @@ KINDS: dict[str, Callable[[Faults], None]] = {
     "sleeping leader": Faults.sleeping_leader,
     "replica clock": Faults.replica_clock,
     "slots": Faults.slots,
+}
+CHORES: dict[str, Callable[[Faults], None]] = {
     "definition": Faults.definition,
     "pause job": Faults.pause_job,
     "trigger": Faults.trigger,

@@ -20,7 +20,7 @@ from fencepost.settings import Settings
 from fencepost.testing.checker import Body, Books, Checker, Step
 from fencepost.testing.network import Network, Request, Weather
 from fencepost.testing.sim.draw import Release, draw_mix, draw_release
-from fencepost.testing.sim.faults import KINDS, Faults
+from fencepost.testing.sim.faults import CHORES, FAULTS, Faults
 from fencepost.testing.sim.members import Member, draw_member, equip
 from fencepost.testing.sim.store import SimulatedStore
 from fencepost.testing.trace import told
@@ -53,7 +53,7 @@ class Simulation:
     def __init__(self, seed: int, trace: bool = False) -> None:
         self.seed = seed
         chance = random.Random(seed)
-        self.mix = draw_mix(chance, list(KINDS))
+        self.mix = draw_mix(chance, list(FAULTS), list(CHORES))
         self.releases: list[Release] = [draw_release(chance, self.mix.revisions)]
         self.settings = Settings(
             leader_ttl=timedelta(seconds=TTL),

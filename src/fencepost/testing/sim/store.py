@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from fencepost.model import FireRecord
@@ -14,6 +14,9 @@ Told = Callable[[FireRecord | None, FireRecord | None], None]
 
 
 class SimulatedStore(StoreState):
+    orphaned_after = timedelta(seconds=15)
+    """An hour is longer than a simulation."""
+
     def __init__(self) -> None:
         super().__init__()
         self.on_row: Told = lambda before, after: None
