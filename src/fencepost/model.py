@@ -290,6 +290,8 @@ class JobRecord:
     """The high-water mark: no scheduled fire up to here may be planned again, whatever was pruned."""
     tail: str | None = None
     """Key of the last row closed without a start; a neighbour that shares its fate joins it."""
+    kept: Json = None
+    """What its last success has left for the next run: written with the settle, or not at all."""
 
     @property
     def id(self) -> str:
@@ -369,6 +371,8 @@ class FireRecord:
     progress: Mapping[str, Json] | None = None
     cancel_requested: bool = False
     attempts: tuple[Attempt, ...] = ()
+    output: str | None = None
+    """The end of what its run has logged and printed."""
 
     @property
     def first_due_at(self) -> datetime:

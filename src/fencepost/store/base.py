@@ -275,6 +275,9 @@ class Settle:
     state: State
     reason: str | None = None
     error: str | None = None
+    output: str | None = None
+    keep: Json = None
+    """Becomes the job's `kept`; None: that stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +304,7 @@ class Report:
     progress: Mapping[str, Json] | None = None
     saves: bool = False
     checkpoint: Json = None
+    output: str | None = None
 
 
 Update = Settle | RetryLater | GiveBack | Report

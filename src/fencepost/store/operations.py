@@ -343,7 +343,11 @@ class Operations(Calendars):
     def _settle_plainly(self, at: Moment, updates: Sequence[Update]) -> set[str]:
         """Settle in bulk what can be; the keys of those settled."""
         times = Counter(update.key for update in updates)
-        settles = [each for each in updates if isinstance(each, Settle) and times[each.key] == 1]
+        settles = [
+            each
+            for each in updates
+            if isinstance(each, Settle) and times[each.key] == 1 and each.keep is None
+        ]
         running = self.plain_running([each.key for each in settles])
         ends = [
             _settled(at, running[settle.key], settle)
@@ -370,12 +374,14 @@ class Operations(Calendars):
                     fire,
                     progress=fire.progress if update.progress is None else update.progress,
                     checkpoint=update.checkpoint if update.saves else fire.checkpoint,
+                    output=fire.output if update.output is None else update.output,
                 )
             )
             return True
         if isinstance(update, Settle):
             self.put_fire(_settled(at, fire, update))
-            self._keep(at, self._job(fire.job_id))
+            record = self._job(fire.job_id)
+            self._keep(at, record if update.keep is None else changed(record, kept=update.keep))
         elif isinstance(update, RetryLater):
             ended = fire.ended(at.wall, _outcome(update), update.error)
             self._wait_again(at, ended, at.wall + timedelta(seconds=update.delay), settled=update.token)
@@ -414,8 +420,9 @@ def jobs_to_look_at(room: int) -> int:
 
 
 def _settled(at: Moment, fire: FireRecord, settle: Settle) -> FireRecord:
-    ended = fire.ended(at.wall, _outcome(settle), settle.error)
-    return changed(finished(at, ended, settle.state, settle.reason), settled=settle.token)
+    ended = finished(at, fire.ended(at.wall, _outcome(settle), settle.error), settle.state, settle.reason)
+    output = fire.output if settle.output is None else settle.output
+    return changed(ended, settled=settle.token, output=output)
 
 
 def _outcome(update: Settle | RetryLater | GiveBack) -> str:

@@ -376,8 +376,10 @@ class Comparison:
             return GiveBack(key, token, started=chance.random() < 0.5)
         if kind == 2:
             saves = chance.random() < 0.5
-            return Report(key, token, {"done": chance.randint(0, 9)}, saves, [1] if saves else None)
-        return Settle(key, token, chance.choice(FINALS), chance.choice([None, "reason"]))
+            output = chance.choice([None, "so far"])
+            return Report(key, token, {"done": chance.randint(0, 9)}, saves, [1] if saves else None, output)
+        output, keep = chance.choice([None, None, "all\n"]), chance.choice([None, None, None, {"tag": token}])
+        return Settle(key, token, chance.choice(FINALS), chance.choice([None, "reason"]), None, output, keep)
 
     async def _add(self) -> None:
         chance = self.chance

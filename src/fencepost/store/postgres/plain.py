@@ -124,7 +124,7 @@ class PlainUpdates:
         return any(self.updated.accepted)
 
 
-_SETTLE = f"select settled, reported, due, steps from {{schema}}.settle({', '.join(['%s'] * 15)})"
+_SETTLE = f"select settled, reported, due, steps from {{schema}}.settle({', '.join(['%s'] * 17)})"
 
 
 def settle(db: Connection, replica: str, updates: Sequence[Update], now: Now) -> PlainUpdates:
@@ -135,17 +135,18 @@ def settle(db: Connection, replica: str, updates: Sequence[Update], now: Now) ->
         place = place_of(update.key) if times[update.key] == 1 else None
         if place is None:
             continue
-        if isinstance(update, Settle) and place.due_at is not None:
-            end = (place.job_id, place.due_at, update.token, update.state.value, update.reason, update.error)
-            ends[number] = end
+        if isinstance(update, Settle):
+            if place.due_at is not None and update.keep is None:
+                told = (update.state.value, update.reason, update.error, update.output)
+                ends[number] = (place.job_id, place.due_at, update.token, *told)
         elif isinstance(update, Report):
             progress = None if update.progress is None else text(update.progress)
             checkpoint = None if update.checkpoint is None else text(update.checkpoint)
-            reports[number] = (*place, update.token, progress, checkpoint, int(update.saves))
+            reports[number] = (*place, update.token, progress, checkpoint, int(update.saves), update.output)
     if not ends and not reports:
         return PlainUpdates(Updated((False,) * len(updates)), tuple(range(len(updates))))
     settled, reported, due, steps = db.one(
-        _SETTLE, replica, *columns(ends.values(), "tbbttt"), *columns(reports.values(), "tbtbttb"), now[0]
+        _SETTLE, replica, *columns(ends.values(), "tbbtttt"), *columns(reports.values(), "tbtbttbt"), now[0]
     )
     accepted = _numbers(ends, settled) | _numbers(reports, reported)
     rest = tuple(n for n in range(len(updates)) if n not in accepted and n not in reports)

@@ -65,19 +65,19 @@ def place_of(key: str) -> Place | None:
 
 FIRE_COLUMNS = (
     "job_id, due_at, name, state, reason, refers_to, count, last_due_at, token, replica, claim_no, attempt, crashes,"
-    " settled, not_before, started_at, finished_at, cancel_requested, error, progress, checkpoint, extra"
+    " settled, not_before, started_at, finished_at, cancel_requested, error, progress, checkpoint, output, extra"
 )
-FIRE_KINDS = "tbttttbbbtbbbbbbbBtttt"
+FIRE_KINDS = "tbttttbbbtbbbbbbbBttttt"
 PLANNED_COLUMNS = (
     "job_id, due_at, '', 'pending', null, null, count, last_due_at, 0::bigint, null, 0::bigint, 0, 0,"
-    " 0::bigint, null::bigint, null::bigint, null::bigint, false, null, null, null, null"
+    " 0::bigint, null::bigint, null::bigint, null::bigint, false, null, null, null, null, null"
 )
 """Of a planned fire, in the order of the others."""
 
 
 def fire_of(row: Any) -> FireRecord:
     job_id, due, name = row[0], moment(row[1]), row[2]
-    extra = json.loads(row[21]) if row[21] else {}
+    extra = json.loads(row[22]) if row[22] else {}
     fire = FireRecord(
         key=f"{job_id}!{name}" if name else fire_key(job_id, due),
         job_id=job_id,
@@ -101,6 +101,7 @@ def fire_of(row: Any) -> FireRecord:
         error=row[18],
         progress=json.loads(row[19]) if row[19] else None,
         checkpoint=json.loads(row[20]) if row[20] else None,
+        output=row[21],
         args=extra.get("args"),
         by=extra.get("by", ""),
     )
@@ -133,6 +134,7 @@ def fire_row(fire: FireRecord) -> tuple[Any, ...]:
         fire.error,
         None if fire.progress is None else text(fire.progress),
         None if fire.checkpoint is None else text(fire.checkpoint),
+        fire.output,
         _extra(fire),
     )
 

@@ -230,11 +230,13 @@ class PlainPath:
         left, plain, words = [], list[int](), list[Any]()
         for number, update in enumerate(updates):
             job_id, member = split(update.key)
-            if not isinstance(update, Settle) or times[update.key] > 1 or len(plain) >= MOST:
+            alone = times[update.key] == 1 and len(plain) < MOST
+            if not isinstance(update, Settle) or update.keep is not None or not alone:
                 left.append(number)
                 continue
             plain.append(number)
-            words += job_id, member, update.token, ending_of(update.state, update.reason, update.error)
+            ending = ending_of(update.state, update.reason, update.error, update.output)
+            words += job_id, member, update.token, ending
         undone, _, steps, due = await self._run(scripts.SETTLE, now, replica, *words)
         left = sorted([*left, *(plain[number] for number in undone)])
         accepted = [True] * len(updates)

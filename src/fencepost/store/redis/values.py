@@ -33,7 +33,7 @@ def stamp(value: datetime | None) -> str:
 #
 # A row is its token, a space, and JSON of what is not at its default; the job and the due time are where the row
 # is found. Of a final row scripts read how and when it ended, so that comes first. A run that is settled as usual
-# keeps its row and gets a second line: [when, state, reason, error].
+# keeps its row and gets a second line: [when, state, reason, error, output].
 
 _NAMES = {
     "state": "st",
@@ -56,6 +56,7 @@ _NAMES = {
     "progress": "p",
     "cancel_requested": "q",
     "attempts": "h",
+    "output": "o",
 }
 _FIELDS = {short: name for name, short in _NAMES.items()}
 _TIMES = frozenset({"finished_at", "started_at", "last_due_at", "not_before"})
@@ -143,20 +144,32 @@ def fire_of(job_id: str, due: int, row: str, state: State = State.PENDING) -> Fi
 
 
 @lru_cache(maxsize=200)
-def ending_of(state: State, reason: str | None, error: str | None) -> str:
+def ending_of(
+    state: State, reason: str | None = None, error: str | None = None, output: str | None = None
+) -> str:
     """The second line of a run that is settled, but for the bracket and the moment: the server knows that."""
-    values = [state.value, reason, error]
+    values = [state.value, reason, error, output]
     while values[-1] is None:
         values.pop()
     return json.dumps(values, separators=(",", ":"))[1:]
 
 
 def _ended(
-    fire: FireRecord, at: int, state: str, reason: str | None = None, error: str | None = None
+    fire: FireRecord,
+    at: int,
+    state: str,
+    reason: str | None = None,
+    error: str | None = None,
+    output: str | None = None,
 ) -> FireRecord:
-    ended = fire.ended(moment(at), state, error)
     return changed(
-        ended, state=State(state), reason=reason, finished_at=moment(at), settled=fire.token, not_before=None
+        fire.ended(moment(at), state, error),
+        state=State(state),
+        reason=reason,
+        finished_at=moment(at),
+        settled=fire.token,
+        not_before=None,
+        output=fire.output if output is None else output,
     )
 
 

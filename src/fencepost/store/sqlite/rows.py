@@ -27,7 +27,7 @@ from fencepost.store.texts import (
     text,
 )
 
-EXTRA = ("args", "by", "error", "checkpoint", "progress", "attempts")
+EXTRA = ("args", "by", "error", "checkpoint", "progress", "attempts", "output")
 """Fields of a fire that most fires do not have."""
 
 
@@ -314,7 +314,7 @@ def extra_of(fire: FireRecord) -> str | None:
     """What most fires do not have. That its only attempt ended as the fire did goes without saying."""
     attempts = fire.attempts
     if (
-        fire.progress is fire.args is fire.checkpoint is fire.error is None
+        fire.progress is fire.args is fire.checkpoint is fire.error is fire.output is None
         and not fire.by
         and attempts == _only_attempt(fire)
     ):

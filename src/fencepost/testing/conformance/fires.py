@@ -133,6 +133,41 @@ class SettleRules:
         assert await harness.update(Report(fire.key, fire.token, {"done": 2}))
         assert (await harness.fire(fire.key)).checkpoint == [1]
 
+    async def test_output_stays_until_there_is_newer(self, harness: Harness) -> None:
+        fire = await harness.running()
+        assert await harness.update(Report(fire.key, fire.token, output="one"))
+        assert await harness.update(Report(fire.key, fire.token, {"done": 1}))
+        assert (await harness.fire(fire.key)).output == "one"
+        await harness.update(RetryLater(fire.key, fire.token, 0))
+        again = await harness.claim("a")
+        assert again.output == "one"
+        await harness.update(Settle(again.key, again.token, State.SUCCEEDED, output="two\n\"é\""))
+        assert (await harness.fire(fire.key)).output == "two\n\"é\""
+
+    @pytest.mark.parametrize("output", [None, "newer"])
+    async def test_a_settle_without_output_leaves_it(self, harness: Harness, output: str | None) -> None:
+        fire = await harness.running()
+        await harness.update(Report(fire.key, fire.token, output="reported"))
+        await harness.update(Settle(fire.key, fire.token, State.FAILED, error="boom", output=output))
+        settled = await harness.fire(fire.key)
+        assert (settled.output, settled.error) == (output or "reported", "boom")
+
+    async def test_what_a_settle_keeps_belongs_to_the_job(self, harness: Harness) -> None:
+        fire = await harness.running()
+        assert (await harness.job("job")).kept is None
+        await harness.update(Settle(fire.key, fire.token, State.SUCCEEDED, keep={"etag": "a"}))
+        assert (await harness.job("job")).kept == {"etag": "a"}
+        again = await harness.running()
+        assert not await harness.update(Settle(again.key, fire.token, State.SUCCEEDED, keep={"etag": "b"}))
+        await harness.settle(again)
+        assert (await harness.job("job")).kept == {"etag": "a"}, "a settle that keeps nothing changes nothing"
+
+    async def test_a_new_definition_keeps_what_was_kept(self, harness: Harness) -> None:
+        fire = await harness.running()
+        await harness.update(Settle(fire.key, fire.token, State.SUCCEEDED, keep=[1]))
+        await harness.define("job", every(minutes=7))
+        assert (await harness.job("job")).kept == [1]
+
     async def test_a_checkpoint_may_be_taken_back(self, harness: Harness) -> None:
         fire = await harness.running()
         await harness.update(Report(fire.key, fire.token, saves=True, checkpoint={"at": 1}))

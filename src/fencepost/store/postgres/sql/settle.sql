@@ -7,8 +7,9 @@
 create function {schema}.settle(
     p_replica text,
     p_jobs text[], p_dues bigint[], p_tokens bigint[], p_states text[], p_reasons text[], p_errors text[],
+    p_outputs text[],
     r_jobs text[], r_dues bigint[], r_names text[], r_tokens bigint[], r_progress text[], r_checkpoints text[],
-    r_saves bigint[],
+    r_saves bigint[], r_outputs text[],
     p_wall bigint,
     out settled bigint[], out reported bigint[], out due boolean, out steps bigint
 ) language plpgsql as $$
@@ -24,7 +25,8 @@ begin
         for place in 1..cardinality(r_jobs) loop
             update {schema}.live l
                 set progress = coalesce(r_progress[place], l.progress),
-                    checkpoint = case when r_saves[place] = 1 then r_checkpoints[place] else l.checkpoint end
+                    checkpoint = case when r_saves[place] = 1 then r_checkpoints[place] else l.checkpoint end,
+                    output = coalesce(r_outputs[place], l.output)
                 where l.job_id = r_jobs[place] and l.name = r_names[place]
                     and (l.due_at = r_dues[place] or l.name <> '')
                     and l.token = r_tokens[place] and l.state = 'running';
@@ -33,9 +35,10 @@ begin
     end if;
 
     with ready as materialized (
-        select w.place, w.state as new_state, w.reason as new_reason, w.error as new_error, l.*
-            from unnest(p_jobs, p_dues, p_tokens, p_states, p_reasons, p_errors)
-                with ordinality as w (job_id, due_at, token, state, reason, error, place)
+        select w.place, w.state as new_state, w.reason as new_reason, w.error as new_error,
+                coalesce(w.output, l.output) as new_output, l.*
+            from unnest(p_jobs, p_dues, p_tokens, p_states, p_reasons, p_errors, p_outputs)
+                with ordinality as w (job_id, due_at, token, state, reason, error, output, place)
             cross join lateral (
                 select live.*, live.ctid as at from {schema}.live
                     where live.job_id = w.job_id and live.due_at = w.due_at and live.name = '' limit 1 for update) l
@@ -52,10 +55,10 @@ begin
     kept as (
         insert into {schema}.final (job_id, due_at, name, state, reason, refers_to, count, last_due_at, token, replica,
                 claim_no, attempt, crashes, settled, started_at, finished_at, cancel_requested, error,
-                progress, checkpoint, extra)
+                progress, checkpoint, output, extra)
             select r.job_id, r.due_at, r.name, r.new_state, r.new_reason, r.refers_to, r.count, r.last_due_at, r.token,
                 r.replica, r.claim_no, r.attempt, r.crashes, r.token, r.started_at, wall, r.cancel_requested,
-                r.new_error, r.progress, r.checkpoint, r.extra
+                r.new_error, r.progress, r.checkpoint, r.new_output, r.extra
             from ready r)
     select array_agg(ready.place) into settled from ready;
 

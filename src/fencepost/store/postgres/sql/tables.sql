@@ -87,6 +87,7 @@ create table {schema}.live (
     error text,
     progress text,
     checkpoint text,
+    output text,
     extra text,
     primary key (job_id, due_at, name)
 );
