@@ -63,4 +63,4 @@ def tags(store: str) -> tuple[bytes, bytes]:
         from fencepost.store.redis.scripts import CLAIM, SETTLE
 
         return CLAIM.sha.encode(), SETTLE.sha.encode()
-    return b"fencepost:claim", b"fencepost:settle"
+    return b".claim(", b".settle("

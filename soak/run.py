@@ -30,6 +30,7 @@ TTL = 2.0
 SETTINGS: dict[str, Any] = {"leader_ttl": TTL, "run_ttl": TTL, "heartbeat": 0.5}
 LOAD: dict[str, Any] = {"period": 10.0, "body": 0.2, "kind": "mixed", "slots": 30}
 """No job is due again before a run of its that was cut off is settled."""
+LEAD_IN = 5.0
 RATES = {"sqlite": 20, "file": 20}
 """Fires a second; 100 on servers."""
 LATEST = {"clock steps": None, "rolling restart": 0.5}
@@ -93,18 +94,22 @@ def carry_out(store: str, name: str, run: Run, seconds: float) -> Stage | None:
     return Stage(store, name, verdict or Verdict(), violations)
 
 
-def cluster_at(where: Place, rate: int | None = None, **options: Any) -> Cluster:
+@contextmanager
+def three(where: Place, rate: int | None = None, **options: Any) -> Iterator[Cluster]:
+    """Three processes at the moment from which on fires are due: a thousand jobs take a while to be declared."""
     rate = rate or RATES.get(where.store, 100)
-    load = {**LOAD, "jobs": round(rate * LOAD["period"])}
-    return Cluster(where.url, where.folder, reader_url=where.direct, **load, **SETTINGS, **options)
+    load = {**LOAD, "jobs": round(rate * LOAD["period"]), "anchor": time.time() + LEAD_IN}
+    with Cluster(where.url, where.folder, reader_url=where.direct, **load, **SETTINGS, **options) as cluster:
+        cluster.start(3)
+        cluster.sleep_until(cluster.anchor)
+        yield cluster
 
 
 # --- the stages -------------------------------------------------------------------------------------------
 
 
 def calm(where: Place, seconds: float) -> Told:
-    with cluster_at(where) as cluster:
-        cluster.start(3)
+    with three(where) as cluster:
         yield f"three processes, {seconds:.0f} s"
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
@@ -114,8 +119,7 @@ def calm(where: Place, seconds: float) -> Told:
 
 
 def faults(where: Place, seconds: float) -> Told:
-    with cluster_at(where) as cluster:
-        cluster.start(3)
+    with three(where) as cluster:
         pause = max(2.0, (seconds - 3 * TTL) / 5)
         time.sleep(pause)
         for name, choose in (("the leader", cluster.leader), ("a worker", cluster.worker)):
@@ -140,9 +144,8 @@ def faults(where: Place, seconds: float) -> Told:
 
 def rolling_restart(where: Place, seconds: float) -> Told:
     """Each of three processes is stopped gracefully and replaced, in turn, five times over."""
-    with cluster_at(where, rate=50, anchor=time.time() + 5) as cluster:
-        cluster.start(3)
-        time.sleep(8)
+    with three(where, rate=50) as cluster:
+        time.sleep(3)
         for number in range(1, 6):
             for process in list(cluster.alive):
                 code = cluster.terminate(process)
@@ -164,8 +167,7 @@ def lost_replies(where: Place, seconds: float) -> Told:
     claim, settle = tags(where.store)
     claims = where.proxy.rule(cut_after, claim, every=3)
     settles = where.proxy.rule(cut_after, settle, every=5)
-    with cluster_at(where) as cluster:
-        cluster.start(3)
+    with three(where) as cluster:
         time.sleep(seconds)
         yield f"cut off: {claims.done} replies to claims, {settles.done} to settles"
         where.proxy.clear()
@@ -199,8 +201,7 @@ def clock_steps(where: Place, seconds: float) -> Told:
         return
     with stepping(where.folder) as step:
         env = {"LD_PRELOAD": str(shim), "SKEW_FILE": str(where.folder / "skew")}
-        with cluster_at(where, env=env) as cluster:
-            cluster.start(3)
+        with three(where, env=env) as cluster:
             before = cluster.roster()
             for offset, length in ((0, 5), (8, 5), (0, 9), (-5, 6), (0, 7)):
                 step(offset)

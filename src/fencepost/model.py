@@ -79,6 +79,7 @@ class Reason(StrEnum):
     RAISED = "raised an exception"
     DRAIN_LIMIT = "drain limit"
     REQUESTED = "on request"
+    EFFECT_COMMITTED = "effect already committed"
 
 
 R = TypeVar("R")
@@ -315,11 +316,13 @@ class JobEvent:
     kind: Literal["defined", "paused", "resumed", "removed"]
     version: int
     since: datetime
-    """From when on it holds (a definition starts after the last fire already decided)."""
+    """From when on it holds: after the last fire decided by then, which is ahead of `at` where the clock was set back."""
     trigger: Mapping[str, Json] | None = None
     until: datetime | None = None
     note: str = ""
     by: str = ""
+    token: int = 0
+    """The job's last token then: whatever the clock said, a higher one was given out later."""
 
 
 # --- fires ------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 
 from fencepost.plan import expand
 from fencepost.service import Service
@@ -45,10 +44,8 @@ class Planner(Service):
                 # One broken calendar must not keep the others from being planned.
                 log.exception("the calendar of job %s cannot be expanded here", record.id)
                 continue
-            next_at = record.segments[0].next_at
-            # One that was not due to be planned has fires that wait for this step, even with nothing to add.
-            asked = next_at is not None and next_at > due.now + timedelta(seconds=horizon)
-            if plan.rows or plan.next_at != next_at or asked:
+            head = record.segments[0]
+            if plan.rows or plan.next_at != head.next_at:
                 plans.append(plan)
         return plans
 

@@ -81,13 +81,17 @@ class Calendars(Ledger):
     # --- jobs ---------------------------------------------------------------------------------------
 
     def put_jobs(self, at: Moment, jobs: Sequence[PutJob]) -> tuple[JobPut, ...]:
-        self.preload(at.wall, jobs=[put.job.id for put in jobs], targets=[put.job.target for put in jobs])
+        self.preload(at.wall, records=[put.job.id for put in jobs])
+        new = [put.job for put in jobs if not _stands(self.job(put.job.id), put)]
+        self.preload(at.wall, jobs=[job.id for job in new], targets=[job.target for job in new])
         replicas = {replica.id: replica.expires > at.steady for replica in self.every_replica()}
         return tuple(self._put_job(at, put, replicas) for put in jobs)
 
     def _put_job(self, at: Moment, put: PutJob, replicas: Mapping[str, bool]) -> JobPut:
         """`replicas`: whether each is live. One whose renewal is overdue at this very moment declares all the same."""
         job, existing = put.job, self.job(put.job.id)
+        if _stands(existing, put):
+            return JobPut(job.id, "unchanged")
         outcome = definition_outcome(existing, put, [id for id, live in replicas.items() if live])
         if outcome in ("exists", "older revision", "flip back"):
             return JobPut(job.id, outcome)
@@ -125,9 +129,8 @@ class Calendars(Ledger):
         trigger = record.job.trigger.resolved(at.wall) if record.job.trigger else None
         if trigger is not None:
             segments = (*segments, Segment(version, trigger, cursor=since, next_at=since))
-        self.note(
-            JobEvent(record.id, at.wall, "defined", version, since, trigger.to_json() if trigger else None)
-        )
+        event = JobEvent(record.id, at.wall, "defined", version, since, token=record.token)
+        self.note(changed(event, trigger=trigger.to_json() if trigger else None))
         return changed(record, version=version, segments=segments, removed_at=None)
 
     def _takes_effect(self, at: Moment, record: JobRecord) -> datetime:
@@ -162,7 +165,8 @@ class Calendars(Ledger):
     def _pause(self, at: Moment, record: JobRecord, change: ChangeJob) -> JobRecord:
         record = self._resume(at, record, change)
         gap = Gap(at.wall, change.until, change.note, change.by)
-        event = JobEvent(record.id, at.wall, "paused", record.version, at.wall)
+        since = later(record, at.wall)
+        event = JobEvent(record.id, at.wall, "paused", record.version, since, token=record.token)
         self.note(changed(event, until=change.until, note=change.note, by=change.by))
         return changed(record, pauses=(*record.pauses, gap)[-MAX_GAPS_KEPT:])
 
@@ -171,7 +175,8 @@ class Calendars(Ledger):
         if all(gap.until is not None and gap.until <= at.wall for gap in record.pauses):
             return record
         pauses = tuple(changed(gap, until=min(at.wall, gap.until or at.wall)) for gap in record.pauses)
-        self.note(JobEvent(record.id, at.wall, "resumed", record.version, at.wall, by=change.by))
+        event = JobEvent(record.id, at.wall, "resumed", record.version, at.wall, token=record.token)
+        self.note(changed(event, by=change.by))
         return changed(record, pauses=pauses)
 
     def _remove(self, at: Moment, record: JobRecord, change: ChangeJob) -> JobRecord:
@@ -186,7 +191,8 @@ class Calendars(Ledger):
         # All that is left, and not only what is due: a manual fire may seem to lie ahead.
         for fire in self.due_fires(record.id, LATEST):
             record = self._close(at, record, Closing(fire, State.CANCELLED, Reason.REMOVED))
-        self.note(JobEvent(record.id, at.wall, "removed", record.version, since, by=change.by))
+        event = JobEvent(record.id, at.wall, "removed", record.version, since, token=record.token)
+        self.note(changed(event, by=change.by))
         return changed(
             record,
             removed_at=at.wall,
@@ -247,3 +253,15 @@ class Calendars(Ledger):
         segments = record.segments[1:] if done else (moved, *record.segments[1:])
         self._keep(at, changed(record, segments=segments))
         return True
+
+
+def _stands(existing: JobRecord | None, put: PutJob) -> bool:
+    """Whether there is nothing to write. At every start a replica declares all its jobs, and nearly always all of
+    them stand. Who declares a definition matters only if there has been another one, that might come back."""
+    return (
+        existing is not None
+        and existing.fingerprint == put.job.fingerprint
+        and existing.removed_at is None
+        and (put.revision is None or put.revision == existing.revision)
+        and (not existing.earlier or not put.by or put.by in existing.declared_by)
+    )

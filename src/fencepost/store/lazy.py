@@ -124,8 +124,11 @@ class LazyRows(StoreState):
         jobs: Sequence[str] = (),
         fires: Sequence[str] = (),
         targets: Sequence[str] = (),
+        records: Sequence[str] = (),
     ) -> None:
         """A few statements for all of them, where asking one by one would cost a few for each."""
+        if missing_records := [id for id in records if id not in self._fetched_jobs]:
+            self._fetch_jobs(missing_records)
         self._here(self.fetch_fires([key for key in fires if key not in self.fires]))
         known = dict.fromkeys((*jobs, *(self.fires[key].job_id for key in fires if key in self.fires)))
         ids = [id for id in known if id not in self._live_fetched]

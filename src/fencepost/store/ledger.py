@@ -67,22 +67,10 @@ class Ledger(Rows):
         head = record.segments[0] if record.segments else None
         orphaned = self.target(record.job.target).orphaned and not record.removed_at
         plan_at = None if head is None or orphaned else head.next_at
-        backlog = self._backlog(at, record)
-        if backlog and plan_at is not None:
-            # The planner's step ends the wait. Should the clock be set back before it, the calendar lies ahead
-            # again, but these do not: they ask for that step by themselves.
-            plan_at = min(plan_at, backlog[0].due_at)
-        look_at = at.wall + look_again if look_again else self._next_look(at, record, backlog)
+        look_at = at.wall + look_again if look_again else self._next_look(at, record)
         self.put_job_row(record, look_at, plan_at)
 
-    def _backlog(self, at: Moment, record: JobRecord) -> list[FireRecord]:
-        """Scheduled fires that are decided when the planner has caught up, with those it has yet to plan."""
-        if not record.behind_at(at.wall):
-            return []
-        fresh = [fire for fire in self.due_fires(record.id, at.wall) if _fresh(fire)]
-        return fresh if fresh and at.wall - fresh[0].due_at > record.job.misfire_after else []
-
-    def _next_look(self, at: Moment, record: JobRecord, backlog: list[FireRecord]) -> datetime | None:
+    def _next_look(self, at: Moment, record: JobRecord) -> datetime | None:
         """When this job's fires next need a decision. A fire that waits for its turn, or for the planner,
         needs none: the step that ends the wait calls this again."""
         looks: list[datetime] = []
@@ -93,13 +81,18 @@ class Ledger(Rows):
                 if fire.state is State.WAITING and fire.not_before is not None:
                     looks += _unless_held(fire, fire.not_before, pause)
         full = len(active) >= at_once
+        fresh: list[FireRecord] = []
         for fire in self.due_fires(record.id, at.wall):
-            if _fresh(fire):
-                if not backlog:
-                    paused = record.paused_at(fire.due_at)
-                    looks += [fire.due_at] if paused else _unless_held(fire, fire.due_at, pause)
+            if fire.scheduled and fire.state is State.PENDING:
+                fresh.append(fire)
             elif not full:
                 looks += _unless_held(fire, fire.due_at, pause)
+        if fresh and record.behind_at(at.wall) and at.wall - fresh[0].due_at > record.job.misfire_after:
+            fresh = []  # a backlog is decided when the planner has caught up
+        for fire in fresh:
+            looks += (
+                [fire.due_at] if record.paused_at(fire.due_at) else _unless_held(fire, fire.due_at, pause)
+            )
         soonest = min(looks, default=None)
         if soonest is not None and soonest <= at.wall:
             return soonest
@@ -125,11 +118,6 @@ class Ledger(Rows):
 
 def finished(at: Moment, fire: FireRecord, state: State, reason: str | None) -> FireRecord:
     return changed(fire, state=state, reason=reason, finished_at=at.wall, not_before=None)
-
-
-def _fresh(fire: FireRecord) -> bool:
-    """Nothing has been decided about it."""
-    return fire.scheduled and fire.state is State.PENDING
 
 
 def _unless_held(fire: FireRecord, when: datetime, pause: Gap | None) -> list[datetime]:

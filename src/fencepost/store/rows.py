@@ -48,9 +48,10 @@ class Rows(ABC):
         jobs: Sequence[str] = (),
         fires: Sequence[str] = (),
         targets: Sequence[str] = (),
+        records: Sequence[str] = (),
     ) -> None:
         """The jobs with these ids, those of the fires with these keys, and their targets, are about to be asked for;
-        and `targets`, which may be new."""
+        and `targets`, which may be new. `records`: of these jobs nothing else, no fires and no target."""
         return
 
     # The plain case, which nearly all fires are. A store that can tell it apart cheaply claims and ends such fires in

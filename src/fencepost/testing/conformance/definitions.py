@@ -123,6 +123,7 @@ class DefinitionRules:
         assert (await harness.put(job_of("job", every(minutes=3)), by="a")).outcome == "changed"
 
     async def test_all_who_declare_it_are_known(self, harness: Harness) -> None:
+        await harness.put(job_of("job", every(minutes=1)))  # only then does it matter
         for name in ("a", "b"):
             await harness.join(name)
             await harness.put(job_of("job"), by=name)
