@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from soak.clocks import Clock, clock
 
 from fencepost.errors import ConfigurationError
 from fencepost.store.urls import store_from_url
@@ -30,21 +31,26 @@ class Place:
     """For the replicas."""
     direct: str
     """For who watches: past the proxy."""
+    clock: Clock | None
+    """By which fires are due: the server's, or that of the replicas if they are started with it. None: it cannot be
+    set here."""
     server: Server | None = None
     proxy: Proxy | None = None
 
 
 @contextmanager
-def place(store: str, folder: Path, **options: Any) -> Iterator[Place]:
-    if store == "sqlite":
-        url = f"sqlite:///{folder}/soak.db"
-        yield Place(store, folder, url, url)
-    elif store == "file":
-        url = f"file://{folder}/store"
-        yield Place(store, folder, url, url)
-    else:
-        with SERVERS[store](**options) as server, Proxy(server.url) as proxy:
-            yield Place(store, folder, proxy.url, server.url, server, proxy)
+def place(store: str, folder: Path) -> Iterator[Place]:
+    with clock() as made:
+        if store == "sqlite":
+            url = f"sqlite:///{folder}/soak.db"
+            yield Place(store, folder, url, url, made)
+        elif store == "file":
+            url = f"file://{folder}/store"
+            yield Place(store, folder, url, url, made)
+        else:
+            env = made.env if made else None
+            with SERVERS[store](env=env) as server, Proxy(server.url) as proxy:
+                yield Place(store, folder, proxy.url, server.url, made, server, proxy)
 
 
 def missing(store: str, folder: Path) -> str | None:
