@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from bench.places import Place
+
 from fencepost.model import fire_key
 from tests.cluster.harness import Cluster, Process, quantile
 
@@ -33,8 +35,10 @@ class Rate:
     p99_ms: float
     worst_ms: float
     cpu_us_per_fire: float
+    """Of the replicas."""
+    server_us_per_fire: float
     cores: float
-    """Used by all replicas together."""
+    """Used by all replicas and the server together."""
     others_cores: float
     """Used meanwhile by everything else on the machine: the noise in this row."""
     note: str = ""
@@ -47,23 +51,24 @@ class Rate:
         return {**asdict(self), "holds": self.holds}
 
 
-def measure(url: str, folder: Path, rate: int, seconds: float, replicas: int) -> Rate:
+def measure(place: Place, rate: int, seconds: float, replicas: int) -> Rate:
     """`rate` jobs, each once a second, spread evenly over it. The first fire lies far enough ahead for the
     jobs to be registered and planned; what is measured begins two seconds later."""
     begin = math.ceil(time.time()) + lead(rate)
-    with Cluster(url, folder, jobs=rate, period=1.0, anchor=begin, buffered=True, slots=SLOTS) as cluster:
+    with Cluster(
+        place.url, place.folder, jobs=rate, period=1.0, anchor=begin, buffered=True, slots=SLOTS
+    ) as cluster:
         processes = cluster.spawn(replicas)
         since = begin + LEAD_IN
         cluster.sleep_until(begin)
-        unready = "" if url.startswith("memory:") else not_ready(cluster, rate, replicas)
+        unready = "" if place.url.startswith("memory:") else not_ready(cluster, rate, replicas)
         cluster.sleep_until(since)
         gone = [process for process in processes if not process.alive]
         if gone:
             return _nothing(rate, seconds, replicas, f"a replica ended: {gone[0].told()[-300:]}")
-        cpu, everything, wall = cpu_seconds(processes), machine_seconds(), time.monotonic()
+        used = Used.so_far(processes, place)
         cluster.sleep_until(since + seconds)
-        cpu, everything = cpu_seconds(processes) - cpu, machine_seconds() - everything
-        wall = time.monotonic() - wall
+        used = Used.so_far(processes, place) - used
         time.sleep(1.0)
         note = f"{unready} {ended(processes)}".strip()
         lateness: dict[str, float] = {}
@@ -84,9 +89,10 @@ def measure(url: str, folder: Path, rate: int, seconds: float, replicas: int) ->
         p50_ms=quantile(late, 0.5) * 1000,
         p99_ms=quantile(late, 0.99) * 1000,
         worst_ms=quantile(late, 1.0) * 1000,
-        cpu_us_per_fire=cpu / max(1, len(late)) * 1e6,
-        cores=cpu / wall,
-        others_cores=max(0.0, everything - cpu) / wall,
+        cpu_us_per_fire=used.replicas / max(1, len(late)) * 1e6,
+        server_us_per_fire=used.server / max(1, len(late)) * 1e6,
+        cores=(used.replicas + used.server) / used.wall,
+        others_cores=max(0.0, used.everything - used.replicas - used.server) / used.wall,
         note=note,
     )
 
@@ -121,12 +127,39 @@ def ended(processes: list[Process]) -> str:
     return errors[0][24:] if errors else ""
 
 
-def cpu_seconds(processes: list[Process]) -> float:
-    ticks = 0
-    for process in processes:
-        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+@dataclass(frozen=True)
+class Used:
+    """Seconds: of processors, and by the wall."""
+
+    replicas: float
+    server: float
+    everything: float
+    wall: float
+
+    @classmethod
+    def so_far(cls, processes: list[Process], place: Place) -> Used:
+        replicas = sum(cpu_seconds(process.pid) for process in processes)
+        server = family_seconds(place.server.pid) if place.server else 0.0
+        return cls(replicas, server, machine_seconds(), time.monotonic())
+
+    def __sub__(self, other: Used) -> Used:
+        return Used(
+            self.replicas - other.replicas,
+            self.server - other.server,
+            self.everything - other.everything,
+            self.wall - other.wall,
+        )
+
+
+def family_seconds(pid: int) -> float:
+    """Of a server, its processes, and those that have ended."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return cpu_seconds(pid, with_ended=True) + sum(cpu_seconds(int(child)) for child in children)
+
+
+def cpu_seconds(pid: int, with_ended: bool = False) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11 : 15 if with_ended else 13])) / os.sysconf("SC_CLK_TCK")
 
 
 def machine_seconds() -> float:
@@ -139,4 +172,4 @@ def machine_seconds() -> float:
 
 def _nothing(rate: int, seconds: float, replicas: int, note: str) -> Rate:
     nan = float("nan")
-    return Rate(rate, seconds, replicas, round(rate * seconds), 0, 0, nan, nan, nan, nan, nan, nan, note)
+    return Rate(rate, seconds, replicas, round(rate * seconds), 0, 0, nan, nan, nan, nan, nan, nan, nan, note)

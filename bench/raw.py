@@ -8,23 +8,15 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
+
+from bench.places import Place
 
 from fencepost.store.sqlite.store import wal_is_sound
 
 
-def limits(folder: Path, seconds: float = 1.0) -> dict[str, float]:
-    """Per second, by one process and one thread."""
-    return {
-        "handovers": handovers(seconds),
-        "fsyncs": fsyncs(folder, seconds),
-        "commits": commits(folder, seconds),
-    }
-
-
-def fsyncs(folder: Path, seconds: float) -> float:
+def fsyncs(place: Place, seconds: float) -> float:
     """Append 200 bytes, then fdatasync."""
-    descriptor = os.open(folder / "raw.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    descriptor = os.open(place.folder / "raw.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def step() -> None:
         os.write(descriptor, b"x" * 200)
@@ -36,9 +28,9 @@ def fsyncs(folder: Path, seconds: float) -> float:
         os.close(descriptor)
 
 
-def commits(folder: Path, seconds: float) -> float:
+def commits(place: Place, seconds: float) -> float:
     """Insert one row and commit, with the journal and the synchronous=FULL that the store uses here."""
-    db = sqlite3.connect(folder / "raw.db", isolation_level=None)
+    db = sqlite3.connect(place.folder / "raw.db", isolation_level=None)
     db.execute(f"pragma journal_mode = {'wal' if wal_is_sound(sqlite3.sqlite_version_info) else 'persist'}")
     db.execute("pragma synchronous = full")
     db.execute("create table raw (number integer primary key, text text)")
@@ -54,7 +46,24 @@ def commits(folder: Path, seconds: float) -> float:
         db.close()
 
 
-def handovers(seconds: float) -> float:
+def sets(place: Place, seconds: float) -> float:
+    """SET a key to 200 bytes, with the persistence of the server that is measured."""
+    import redis
+
+    with redis.Redis.from_url(place.url) as client:
+        return _per_second(lambda: client.set("raw", "x" * 200), seconds)
+
+
+def inserts(place: Place, seconds: float) -> float:
+    """Insert one row and commit, in one round trip."""
+    import psycopg
+
+    with psycopg.connect(place.url, autocommit=True) as db:
+        db.execute("create table if not exists raw (number bigserial primary key, text text)")
+        return _per_second(lambda: db.execute("insert into raw (text) values (%s)", ("x" * 200,)), seconds)
+
+
+def handovers(place: Place, seconds: float) -> float:
     """From one event loop to another in its own thread and back: what a start costs on any store."""
     other = asyncio.new_event_loop()
     thread = threading.Thread(target=other.run_forever, daemon=True)
@@ -79,7 +88,17 @@ def handovers(seconds: float) -> float:
         other.close()
 
 
-def _per_second(step: Callable[[], None], seconds: float) -> float:
+LIMIT_OF: dict[str, Callable[[Place, float], float]] = {
+    "memory": handovers,
+    "sqlite": commits,
+    "file": fsyncs,
+    "valkey": sets,
+    "postgres": inserts,
+}
+"""Which one a store is set beside. Per second, by one process and one thread."""
+
+
+def _per_second(step: Callable[[], object], seconds: float) -> float:
     done, begun = 0, time.perf_counter()
     while time.perf_counter() - begun < seconds:
         step()

@@ -1,4 +1,4 @@
-"""`make bench`: what the embedded stores do on this machine, beside what the machine itself can do right now.
+"""`make bench`: what the stores do on this machine, beside what the machine itself can do right now.
 
 See docs/benchmarks.md for how each figure is taken. Compare ratios: the absolute figures are this machine's.
 """
@@ -13,25 +13,21 @@ import sqlite3
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench import raw
+from bench import guard, takeover
+from bench.places import SERVERS, STORES, a_place, missing
 from bench.rate import Rate, measure
+from bench.raw import LIMIT_OF
+from bench.takeover import Takeover
 from rich.console import Console
 from rich.table import Table
 
-from fencepost.errors import ConfigurationError
-from fencepost.store.urls import store_from_url
-
 ROOT = Path(__file__).parents[1]
-STORES = ("memory", "sqlite", "file")
-LIMIT_OF = {"memory": "handovers", "sqlite": "commits", "file": "fsyncs"}
-"""Which raw limit a store is set beside."""
 
 
 def main() -> int:
@@ -40,6 +36,8 @@ def main() -> int:
     machine = about_this_machine()
     console.print(", ".join(f"{name} {value}" for name, value in machine.items()))
     results: dict[str, Any] = {"machine": machine, "stores": {}}
+    if options.only in (None, "guard"):
+        results["plain APScheduler"] = guard.measure(None, options.guard)
     for store in options.store or STORES:
         reason = missing(store)
         if reason:
@@ -47,7 +45,7 @@ def main() -> int:
             continue
         results["stores"][store] = of_store(store, options, console)
     if options.json:
-        print(json.dumps(results, indent=2, default=Rate.to_json))
+        print(json.dumps(results, indent=2, default=as_json))
     else:
         show(results)
     return 0
@@ -62,37 +60,51 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="how long each rate is measured")
     parser.add_argument("--jobs", type=int, help="how many jobs to register")
     parser.add_argument("--search", type=float, help="seconds to look for the highest rate; 0: do not")
-    parser.add_argument("--only", choices=("rates", "register", "idle"))
+    parser.add_argument("--only", choices=("rates", "register", "idle", "takeover", "guard"))
     options = parser.parse_args()
     quick = options.quick
-    options.rates = options.rates or ([100, 1000] if quick else [100, 1000, 2000])
     options.seconds = options.seconds or (6.0 if quick else 30.0)
     options.jobs = options.jobs or (2_000 if quick else 10_000)
     options.search = (0.0 if quick else 150.0) if options.search is None else options.search
     options.idle = 10.0 if quick else 20.0
+    options.guard = 5.0 if quick else 15.0
     return options
 
 
 def of_store(store: str, options: argparse.Namespace, console: Console) -> dict[str, Any]:
     found: dict[str, Any] = {"raw": [raw_limit(store)], "rates": []}
     if options.only in (None, "register"):
-        with a_place(store) as (url, _):
+        with a_place(store) as place:
             found["register"] = [
-                child("register", url, options.jobs) for _ in range(1 if store == "memory" else 2)
+                child("register", place.url, options.jobs) for _ in range(1 if store == "memory" else 2)
             ]
         console.print(f"{store}: registered {options.jobs} jobs in {found['register'][0]['total_s']:.2f} s")
     if options.only in (None, "idle"):
-        with a_place(store) as (url, _):
-            found["idle"] = together("idle", url, options.idle, 1 if store == "memory" else 3)
+        with a_place(store) as place:
+            found["idle"] = together("idle", place.url, options.idle, 1 if store == "memory" else 3)
         console.print(f"{store}: idle for {options.idle:.0f} s")
+    if options.only in (None, "takeover") and store != "memory":
+        with a_place(store) as place:
+            found["takeover"] = takeover.measure(place, 3 if options.quick else 10)
+        for each in found["takeover"]:
+            console.print(f"{store}: {taken_over(each)}")
+    if options.only in (None, "guard"):
+        with a_place(store) as place:
+            found["guard"] = guard.measure(place, options.guard)
+        console.print(f"{store}: measured the guard of APScheduler")
     if options.only in (None, "rates"):
-        for rate in [*options.rates, *higher(max(options.rates), found["rates"], options)]:
-            with a_place(store) as (url, folder):
-                seconds = options.seconds if rate in options.rates else min(10.0, options.seconds)
-                found["rates"].append(measure(url, folder, rate, seconds, 1 if store == "memory" else 3))
+        rates = options.rates or rates_of(store, options.quick)
+        for rate in [*rates, *higher(max(rates), found["rates"], options)]:
+            with a_place(store) as place:
+                seconds = options.seconds if rate in rates else min(10.0, options.seconds)
+                found["rates"].append(measure(place, rate, seconds, 1 if store == "memory" else 3))
             found["raw"].append(raw_limit(store))
             console.print(f"{store}: {told(found['rates'][-1])}")
     return found
+
+
+def rates_of(store: str, quick: bool) -> list[int]:
+    return [100, 1000] if quick else [100, 1000, 5000 if store in SERVERS else 2000]
 
 
 def higher(highest: int, measured: list[Rate], options: argparse.Namespace) -> Iterator[int]:
@@ -107,34 +119,9 @@ def higher(highest: int, measured: list[Rate], options: argparse.Namespace) -> I
 # --- what a measurement needs -----------------------------------------------------------------------------
 
 
-@contextmanager
-def a_place(store: str) -> Iterator[tuple[str, Path]]:
-    with tempfile.TemporaryDirectory(prefix="fencepost-bench-", dir=os.environ.get("BENCH_FOLDER")) as name:
-        folder = Path(name)
-        yield url_of(store, folder), folder
-
-
-def url_of(store: str, folder: Path) -> str:
-    paths = {
-        "memory": "memory://",
-        "sqlite": f"sqlite:///{folder}/bench.db",
-        "file": f"file://{folder}/store",
-    }
-    return paths[store]
-
-
-def missing(store: str) -> str | None:
-    try:
-        with a_place(store) as (url, _):
-            store_from_url(url)
-    except ConfigurationError as error:
-        return str(error)
-    return None
-
-
 def raw_limit(store: str) -> float:
-    with a_place(store) as (_, folder):
-        return raw.limits(folder, 0.5)[LIMIT_OF[store]]
+    with a_place(store) as place:
+        return LIMIT_OF[store](place, 0.5)
 
 
 def child(what: str, url: str, number: float) -> dict[str, Any]:
@@ -163,6 +150,10 @@ def about_this_machine() -> dict[str, str]:
     }
 
 
+def as_json(value: Rate | Takeover) -> dict[str, Any]:
+    return value.to_json() if isinstance(value, Rate) else asdict(value)
+
+
 # --- showing it --------------------------------------------------------------------------------------------
 
 
@@ -170,8 +161,15 @@ def told(rate: Rate) -> str:
     outcome = "holds" if rate.holds else f"does not hold, {rate.started} of {rate.due} started"
     return (
         f"{rate.rate} fires/s for {rate.seconds:.0f} s: {rate.p50_ms:.1f} / {rate.p99_ms:.1f} ms late, "
-        f"{rate.cpu_us_per_fire:.0f} µs CPU per fire, "
+        f"{rate.cpu_us_per_fire:.0f} + {rate.server_us_per_fire:.0f} µs CPU per fire, "
         f"{rate.others_cores:.1f} cores taken by others, {outcome} {rate.note}"
+    )
+
+
+def taken_over(found: Takeover) -> str:
+    return (
+        f"after {found.how}, TTL {found.ttl:.0f} s, the next leader after {found.median:.3f} s "
+        f"(median of {len(found.seconds)}; longest {max(found.seconds):.3f} s)"
     )
 
 
@@ -179,7 +177,15 @@ def show(results: dict[str, Any]) -> None:
     console = Console(highlight=False, width=max(140, Console().width))
     rates = table("Fires per second", "store", "replicas", "fires/s", "late p50 ms", "p99 ms", "worst ms")
     add_columns(
-        rates, "doubled", "not started", "CPU µs/fire", "cores", "others' cores", "fires per raw step", ""
+        rates,
+        "doubled",
+        "not started",
+        "CPU µs/fire",
+        "server's",
+        "cores",
+        "others' cores",
+        "fires per raw step",
+        "",
     )
     others = table(
         "Registering, and idling with 100 hourly jobs", "store", "jobs", "registered", "again", "µs/job"
@@ -193,11 +199,18 @@ def show(results: dict[str, Any]) -> None:
             rates.add_row(store, *rate_cells(rate, limit))
         others.add_row(store, *register_cells(found), *idle_cells(found))
     console.print(rates, others)
+    if "plain APScheduler" in results:
+        guarded = {store: found["guard"] for store, found in results["stores"].items()}
+        console.print(guard.table(results["plain APScheduler"], guarded))
     for store, found in results["stores"].items():
+        for each in found.get("takeover", ()):
+            console.print(f"{store}: {taken_over(each)}")
+        if not found["rates"]:
+            continue
         held = [rate.rate for rate in found["rates"] if rate.holds]
         low, middle, high = min(found["raw"]), statistics.median(found["raw"]), max(found["raw"])
         console.print(
-            f"{store}: highest rate that held {max(held, default=0)}/s. Raw step: {LIMIT_OF[store]}, "
+            f"{store}: highest rate that held {max(held, default=0)}/s. Raw step: {LIMIT_OF[store].__name__}, "
             f"{middle:.0f} per second (between {low:.0f} and {high:.0f} during this run)"
         )
 
@@ -222,6 +235,7 @@ def rate_cells(rate: Rate, limit: float) -> list[str]:
         str(rate.doubled),
         str(rate.due - rate.started),
         f"{rate.cpu_us_per_fire:.0f}",
+        f"{rate.server_us_per_fire:.0f}" if rate.server_us_per_fire else "",
         f"{rate.cores:.2f}",
         f"{rate.others_cores:.2f}",
         f"{rate.started / rate.seconds / limit:.2f}",

@@ -45,7 +45,8 @@ class Janitor(Service):
         if swept.settled:
             replica.worker.wake()
         await self._prune()
-        return heartbeat / 2
+        # Who has not renewed since the last look is watched more closely. As a rule everybody has.
+        return heartbeat / 2 if any(suspect.seconds for suspect in self._suspects) else heartbeat
 
     def _suspected(self) -> list[Suspect]:
         proven = self.replica.evidence.dead
