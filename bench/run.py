@@ -19,7 +19,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench import guard, takeover
+from bench import growth, guard, takeover
+from bench.growth import Growth
 from bench.places import SERVERS, STORES, a_place, missing
 from bench.rate import Rate, measure
 from bench.raw import LIMIT_OF
@@ -60,7 +61,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="how long each rate is measured")
     parser.add_argument("--jobs", type=int, help="how many jobs to register")
     parser.add_argument("--search", type=float, help="seconds to look for the highest rate; 0: do not")
-    parser.add_argument("--only", choices=("rates", "register", "idle", "takeover", "guard"))
+    parser.add_argument("--only", choices=("rates", "register", "idle", "takeover", "guard", "growth"))
+    parser.add_argument("--stored", type=int, default=1_000_000, help="jobs stored by --only growth")
     options = parser.parse_args()
     quick = options.quick
     options.seconds = options.seconds or (6.0 if quick else 30.0)
@@ -92,6 +94,11 @@ def of_store(store: str, options: argparse.Namespace, console: Console) -> dict[
         with a_place(store) as place:
             found["guard"] = guard.measure(place, options.guard)
         console.print(f"{store}: measured the guard of APScheduler")
+    if options.only == "growth":  # takes long: not by default
+        with a_place(store) as place:
+            found["growth"] = growth.measure(
+                place, options.stored, options.idle, lambda text: console.print(f"{store}: {text}")
+            )
     if options.only in (None, "rates"):
         rates = options.rates or rates_of(store, options.quick)
         for rate in [*rates, *higher(max(rates), found["rates"], options)]:
@@ -150,7 +157,7 @@ def about_this_machine() -> dict[str, str]:
     }
 
 
-def as_json(value: Rate | Takeover) -> dict[str, Any]:
+def as_json(value: Rate | Takeover | Growth) -> dict[str, Any]:
     return value.to_json() if isinstance(value, Rate) else asdict(value)
 
 
@@ -205,6 +212,10 @@ def show(results: dict[str, Any]) -> None:
     for store, found in results["stores"].items():
         for each in found.get("takeover", ()):
             console.print(f"{store}: {taken_over(each)}")
+        for each in found.get("growth", ()):
+            console.print(
+                f"{store}: ten fires a second beside {each.jobs} jobs: {each.p50_ms:.1f} / {each.p99_ms:.1f} ms late"
+            )
         if not found["rates"]:
             continue
         held = [rate.rate for rate in found["rates"] if rate.holds]
