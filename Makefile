@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check sim mutants soak bench format clean
+.PHONY: help demo test browser check sim mutants soak bench format clean
 
 help: ## List the targets
 	@echo "Fencepost. Targets:"
@@ -24,8 +24,16 @@ demo: $(VENV)/.base ## Watch three replicas lose their leader (SECONDS=30 ends b
 	@trap : INT; $(VENV)/bin/fencepost demo $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep) || \
 		test $$? -eq 130 # Ctrl-C is the usual end
 
-test: $(VENV)/.dev ## Run the tests on all cores
+test: $(VENV)/.dev browser ## Run the tests on all cores
 	$(PY) -m pytest -n auto -q
+
+# The widget's tests drive the system's Chromium. Where there is none and we may, Debian's is installed.
+browser:
+	@test -n "$(CHROMIUM)" || which chromium >/dev/null 2>&1 || which chromium-browser >/dev/null 2>&1 || \
+	which google-chrome >/dev/null 2>&1 || { test "$$(id -u)" = 0 && which apt-get >/dev/null 2>&1 && \
+		echo "Installing Chromium for the widget's tests ..." && apt-get -qq update && \
+		apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
+	echo "No Chromium: the widget's tests are skipped, or fail where CI=true."
 
 check: $(VENV)/.dev ## Lint, check the formatting and the types
 	$(PY) -m ruff check .
@@ -35,8 +43,8 @@ check: $(VENV)/.dev ## Lint, check the formatting and the types
 sim: $(VENV)/.dev ## Simulate faults: SEEDS=500 histories, or SEED=17 for one with its trace
 	$(PY) -m fencepost.testing.sim $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS) --jobs $(CORES))
 
-mutants: $(VENV)/.dev ## Break the protocol on purpose; each break must be noticed
-	$(PY) -m fencepost.testing.mutants --jobs $(CORES)
+mutants: $(VENV)/.dev ## Break the protocol on purpose; each break must be noticed (ARGS=--markdown for the docs)
+	$(PY) -m fencepost.testing.mutants --jobs $(CORES) $(ARGS)
 
 soak: $(VENV)/.dev ## Real processes under load and faults: STORE=sqlite|file|valkey|postgres|all SECONDS=60
 	$(PY) -m soak.run --store $(or $(STORE),all) --seconds $(or $(SECONDS),60)

@@ -91,7 +91,7 @@ async def run(kind: str, url: str, seconds: float) -> Overhead:
 
     scheduler: Any = AsyncIOScheduler() if kind == "coroutine" else BackgroundScheduler()
     if url != "-":
-        guard(scheduler, url)
+        guard(scheduler, url, namespace=kind)
     begin = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=3)
     for number in range(JOBS):
         scheduler.add_job(

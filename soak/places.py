@@ -7,11 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from soak.clocks import Clock, clock
-
 from fencepost.errors import ConfigurationError
 from fencepost.store.urls import store_from_url
-from tests.servers import Proxy, Server, ServerMissing, postgres, redis, valkey
+from tests.servers import Clock, Proxy, Server, ServerMissing, clock, postgres, redis, valkey
 
 EMBEDDED = ("sqlite", "file")
 SERVERS: Mapping[str, Callable[..., Server]] = {

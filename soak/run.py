@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from soak import servers, stages
+from soak import guard, servers, stages
 from soak.cluster import Stage
 from soak.places import EMBEDDED, SERVERS, STORES, missing, place
 
@@ -31,6 +31,9 @@ STAGES: dict[str, Stage] = {
     "wrong clocks": servers.wrong_clocks,
     "server clock": servers.server_clock,
     "emptied": servers.emptied,
+    "guard uvicorn": guard.under_uvicorn,
+    "guard gunicorn": guard.under_gunicorn,
+    "guard service": guard.as_service,
 }
 LATEST = {"clock steps": None, "outage": None, "rolling restart": 0.5}
 """Seconds by which a start may be late; elsewhere one."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime
 
-from soak.clocks import clock
 from soak.cluster import TTL, Told, ended, fences, three
 from soak.places import Place
 
@@ -16,6 +15,7 @@ from fencepost import every
 from fencepost.model import Job, State
 from fencepost.store.base import ChangeJob, PutJob
 from tests.cluster.harness import Cluster, Mark
+from tests.servers import clock
 
 LONG = 30.0
 OUTAGE = 20.0

@@ -4,6 +4,7 @@ from fencepost._version import __version__
 from fencepost.errors import (
     AnotherRunIsActive,
     ConfigurationError,
+    EffectCommitted,
     FencedOut,
     FencepostError,
     RunCancelled,
@@ -15,6 +16,7 @@ from fencepost.fire import Fire, current_fire
 from fencepost.gate import SingleInstance
 from fencepost.handle import Handle
 from fencepost.model import State
+from fencepost.pipeline import Pipeline, Source
 from fencepost.retry import Retry
 from fencepost.scheduler import Scheduler
 from fencepost.settings import Settings
@@ -23,16 +25,19 @@ from fencepost.triggers import Trigger, at, cron, every
 __all__ = [
     "AnotherRunIsActive",
     "ConfigurationError",
+    "EffectCommitted",
     "Event",
     "FencedOut",
     "FencepostError",
     "Fire",
     "Handle",
+    "Pipeline",
     "Retry",
     "RunCancelled",
     "Scheduler",
     "Settings",
     "SingleInstance",
+    "Source",
     "State",
     "StoreUnavailable",
     "Trigger",

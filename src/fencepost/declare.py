@@ -23,12 +23,17 @@ def declared_job(task: Task, id: str, trigger: Any, policies: Mapping[str, Any])
     return Job(id=id, target=task.name, trigger=as_trigger(trigger), **values)
 
 
+def default_policies(task: Task) -> dict[str, Any]:
+    """What the task itself proposes, as a pipeline does."""
+    return dict(getattr(task.function, "default_policies", {}))
+
+
 def as_trigger(given: Any) -> Trigger:
     """Ours as it is; one of APScheduler's built-in triggers through the adapter."""
     if isinstance(given, Trigger):
         return given
     if type(given).__module__.startswith("apscheduler."):
-        from fencepost.apscheduler_triggers import from_apscheduler
+        from fencepost.apscheduler.triggers import from_apscheduler
 
         return from_apscheduler(given)
     raise ConfigurationError(

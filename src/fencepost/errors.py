@@ -49,6 +49,10 @@ class FencedOut(FencepostError):
     """This run's token is no longer the current one: another attempt, or none, owns the fire."""
 
 
+class EffectCommitted(FencepostError):
+    """An earlier attempt has committed this effect of the fire. Unhandled it ends the run as succeeded."""
+
+
 class RunCancelled(FencepostError):
     """Somebody cancelled this run."""
 

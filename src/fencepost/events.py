@@ -94,7 +94,7 @@ def log_event(event: Event) -> None:
         return
     fire = event.fire
     if fire is None:
-        log.log(level, "%s %s %s", event.kind, event.replica, event.detail)
+        log.log(level, "%s %s %s", event.kind, event.replica, event.detail, extra={"fencepost_event": event})
         return
     parts = [f"{event.kind} {fire.key}"]
     if fire.count > 1:
@@ -103,4 +103,4 @@ def log_event(event: Event) -> None:
         parts.append(f"token {fire.token}")
     if fire.why or event.detail:
         parts.append(f"({event.detail or fire.why})")
-    log.log(level, " ".join(parts))
+    log.log(level, " ".join(parts), extra={"fencepost_event": event})

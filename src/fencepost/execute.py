@@ -8,13 +8,17 @@ import random
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from fencepost.bodies.command import CommandFailed
 from fencepost.bodies.process import Body, BodyDied
-from fencepost.errors import RaisedElsewhere
+from fencepost.errors import EffectCommitted, RaisedElsewhere
+from fencepost.fenced import Scope
 from fencepost.fire import Fire
+from fencepost.masking import own_mask
 from fencepost.model import Json, Reason, State
+from fencepost.retry import exception_names
 from fencepost.store.base import Claim, GiveBack, Report, RetryLater, Settle, Update
 from fencepost.tasks import Task
 
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from fencepost.replica import Replica
 
 ERROR_LIMIT = 8_192
+FIRST_WORDS_AFTER = 1.0
+"""Seconds until what a run has said is first reported; then once per heartbeat."""
 
 
 class NotStarted(Exception):
@@ -40,6 +46,8 @@ class Run:
         self.known_since = replica.heart.sent_so_far
         args = claim.job.args if claim.fire.args is None else claim.fire.args
         self.fire = Fire(claim.fire, args, self)
+        self.to_keep: Json = None
+        """What its job shall keep if it succeeds."""
         self.started = False
         self.cause: str | None = None
         """Why the body was told to end: requested, fenced, drain or timeout."""
@@ -52,6 +60,10 @@ class Run:
         """The body has ended, or cannot be told to. What is left is to settle."""
         self.trusted_until = start_before
         self._timer: asyncio.TimerHandle | None = None
+        self._has_news = False
+        """It has said something that is not reported yet."""
+        self._report_timer: asyncio.TimerHandle | None = None
+        self._reported = False
         self._lock = threading.Lock()
 
     # What the body's side calls, from any thread.
@@ -65,7 +77,14 @@ class Run:
             self.started = True
 
     def trusted(self) -> bool:
-        return self.replica.clock.steady() < self.trusted_until
+        return self.steady() < self.trusted_until
+
+    def steady(self) -> float:
+        return self.replica.clock.steady()
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.replica.settings.namespace, self.replica.store.home)
 
     def report(self, progress: Mapping[str, Json]) -> None:
         report = Report(self.key, self.token, progress)
@@ -84,7 +103,32 @@ class Run:
         self.replica.call_soon(lambda: self.replica.settler.put(report, answer))
         return saved
 
+    def keep(self, value: Json) -> None:
+        self.to_keep = value
+
+    def kept(self) -> concurrent.futures.Future[Json]:
+        return self.replica.submit(self.replica.kept(self.fire.job_id))
+
+    def said(self) -> None:
+        """Its output is reported now and then, so that it is there although this process may be killed."""
+        if not self._has_news and not self.is_over:
+            self._has_news = True
+            with suppress(RuntimeError):  # the control loop has ended: nobody listens any more
+                self.replica.call_soon(self._report_soon)
+
     # What the replica's side calls.
+
+    def _report_soon(self) -> None:
+        pause = self.replica.settings.heartbeat.total_seconds()
+        if not self._reported:
+            pause = min(pause, FIRST_WORDS_AFTER)
+        if not self.is_over and self._report_timer is None:
+            self._report_timer = asyncio.get_running_loop().call_later(pause, self._report_output)
+
+    def _report_output(self) -> None:
+        self._report_timer, self._reported = None, True
+        self._has_news = False  # before it is read: whoever says more from now on asks again
+        self.replica.settler.put_report(Report(self.key, self.token, output=self.fire._said()))
 
     def begin_timeout(self) -> None:
         timeout = self.claim.job.timeout
@@ -117,8 +161,9 @@ class Run:
     def ended(self, error: BaseException | None) -> None:
         """Told by the host on the control loop, once: what the body raised."""
         self.is_over = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._report_timer):
+            if timer is not None:
+                timer.cancel()
         self.replica.ended(self, error)
 
 
@@ -145,19 +190,37 @@ def outcome(run: Run, error: BaseException | None, chance: random.Random) -> Upd
         return None
     if isinstance(error, NotStarted):
         return GiveBack(run.key, run.token)
+    if error is not None and EFFECT_COMMITTED in exception_names(error):
+        return _end(run, State.SUCCEEDED, Reason.EFFECT_COMMITTED, keep=run.to_keep)
     if error is not None and (run.cause is None or not isinstance(error, asyncio.CancelledError)):
         return _failure(run, Reason.RAISED, error, chance)
     if run.cause is None:
-        return Settle(run.key, run.token, State.SUCCEEDED)
+        return _end(run, State.SUCCEEDED, keep=run.to_keep)
     if not run.started:
         return GiveBack(run.key, run.token)
     if run.cause == "timeout":
         return _failure(run, Reason.TIMED_OUT, TimeoutError(), chance)
     if run.cause == "requested":
-        return Settle(run.key, run.token, State.CANCELLED, Reason.REQUESTED)
+        return _end(run, State.CANCELLED, Reason.REQUESTED)
     if run.checkpointed and not run.outlived:
         return GiveBack(run.key, run.token, started=True)
-    return Settle(run.key, run.token, State.CANCELLED, Reason.DRAIN_LIMIT)
+    return _end(run, State.CANCELLED, Reason.DRAIN_LIMIT)
+
+
+def last_words(run: Run, update: Update) -> Report | None:
+    """What a run has said, if it is not over with this update: to be told before it."""
+    said = None if isinstance(update, Settle) else run.fire._said()
+    return None if said is None else Report(run.key, run.token, output=said)
+
+
+EFFECT_COMMITTED = f"{EffectCommitted.__module__}.{EffectCommitted.__qualname__}"
+"""By its name: it may have been raised in a process of its own."""
+
+
+def _end(
+    run: Run, state: State, reason: str | None = None, error: str | None = None, keep: Json = None
+) -> Settle:
+    return Settle(run.key, run.token, state, reason, error, run.fire._said(), keep)
 
 
 def _failure(run: Run, reason: Reason, error: BaseException, chance: random.Random) -> Update:
@@ -168,14 +231,16 @@ def _failure(run: Run, reason: Reason, error: BaseException, chance: random.Rand
         delay = job.retry.delay_after(fire.attempt - fire.crashes, chance)
         if delay is not None:
             return RetryLater(run.key, run.token, delay, text)
-    return Settle(run.key, run.token, State.FAILED, reason, text)
+    return _end(run, State.FAILED, reason, text)
 
 
 def _told(error: BaseException) -> str:
     if isinstance(error, RaisedElsewhere | CommandFailed | BodyDied):
-        return str(error)  # how it came to us tells nobody anything
-    try:
-        text = "".join(traceback.format_exception(error))
-    except Exception:  # an exception may be broken itself; the run has failed all the same
-        text = f"{type(error).__name__} (it cannot be shown)"
+        text = str(error)  # how it came to us tells nobody anything
+    else:
+        try:
+            text = "".join(traceback.format_exception(error))
+        except Exception:  # an exception may be broken itself; the run has failed all the same
+            text = f"{type(error).__name__} (it cannot be shown)"
+    text = own_mask()(text[-2 * ERROR_LIMIT :])
     return text if len(text) <= ERROR_LIMIT else "…" + text[-ERROR_LIMIT:]

@@ -7,27 +7,45 @@ import concurrent.futures
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextvars import ContextVar
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from fencepost.errors import ConfigurationError, FencedOut, RunCancelled, UsageError
+from fencepost.errors import ConfigurationError, FencedOut, RunCancelled
+from fencepost.masking import Mask
 from fencepost.model import FireRecord, Json, json_value
+from fencepost.output import Output
 
 if TYPE_CHECKING:
+    from fencepost.fenced import Scope
     from fencepost.testing.fake import FakeFire
+
+T = TypeVar("T")
 
 CHECKPOINT_LIMIT = 65_536
 MESSAGE_LIMIT = 500
+REPORT_LIMIT = 65_536
 
 
 class Link(Protocol):
     """A fire's way back to its replica. Safe to call from any thread."""
 
+    @property
+    def scope(self) -> Scope: ...
+
     def trusted(self) -> bool: ...
+
+    def steady(self) -> float: ...
 
     def report(self, progress: Mapping[str, Json]) -> None: ...
 
     def save(self, checkpoint: Json) -> concurrent.futures.Future[bool]: ...
+
+    def keep(self, value: Json) -> None: ...
+
+    def kept(self) -> concurrent.futures.Future[Json]: ...
+
+    def said(self) -> None:
+        """There is more output."""
 
 
 class Fire:
@@ -51,12 +69,24 @@ class Fire:
         self.replica: str = record.replica or ""
         self.checkpoint: Json = record.checkpoint
         self._link = link
+        self._claimed = link.steady()
+        self._more: dict[str, Json] = {}
         self._ended: str | None = None
-        self._lock = threading.Lock()
+        self._effects: set[str] = set()
+        """The names of those committed by this run."""
+        self._output: Output | None = None
+        self._mask: Mask | None = None
+        self._lock = threading.RLock()
+        """Taken again by the same thread where a signal, or the end of an object, logs in the midst of `_say`."""
 
     @property
     def fenced_out(self) -> bool:
         return self._ended is not None or not self._link.trusted()
+
+    @property
+    def told_to_end(self) -> bool:
+        """Cancelled, or fenced out for certain. In an outage of the store it is not, although `fenced_out` is true."""
+        return self._ended is not None
 
     def check(self) -> None:
         """Raise if this run was cancelled, or may no longer be the only one."""
@@ -65,9 +95,21 @@ class Fire:
         if self.fenced_out:
             raise FencedOut(f"{self.key}: token {self.token} is no longer known to be current; stop here")
 
-    def report(self, *, done: float | None = None, total: float | None = None, message: str = "") -> None:
-        """Tell how far this run is. Cheap: only the latest report travels."""
-        self._link.report({"done": done, "total": total, "message": str(message)[:MESSAGE_LIMIT]})
+    def now(self) -> datetime:
+        """The store's time, as well as it is known here: that of the claim, and what has passed since by the steady
+        clock. No wall clock of this machine takes part."""
+        passed = timedelta(seconds=self._link.steady() - self._claimed)
+        return (self.record.started_at or self.due_at) + passed
+
+    def report(
+        self, *, done: float | None = None, total: float | None = None, message: str = "", **more: Json
+    ) -> None:
+        """Tell how far this run is, and whatever `more` there is to say as JSON: that stays until it is said anew.
+        Cheap: only the latest report travels."""
+        if more:
+            self._more = json_value({**self._more, **more}, f"report of {self.key}", REPORT_LIMIT)
+        told = {"done": done, "total": total, "message": str(message)[:MESSAGE_LIMIT]}
+        self._link.report({**told, **self._more})
 
     def save(self, checkpoint: Json) -> Saved:
         """Keep this JSON value (at most 64 KB) with the fire: a later attempt finds it in `fire.checkpoint`.
@@ -78,22 +120,60 @@ class Fire:
         self.checkpoint = checkpoint
         return Saved(self.key, self._link.save(checkpoint))
 
-    def fenced(self, connection: object) -> Any:
-        raise UsageError(
-            f"{type(connection).__name__} is not a connection Fencepost can fence; "
-            "compare fire.token in your own transaction"
-        )
+    def keep(self, value: Json) -> None:
+        """If this run succeeds, its job keeps this JSON value (at most 64 KB) for the runs after it. It is written
+        together with the outcome: a run that fails, or is fenced out, leaves what was kept before."""
+        self._link.keep(json_value(value, f"what {self.key} keeps", CHECKPOINT_LIMIT))
+
+    def kept(self) -> Answer[Json]:
+        """What the last success has kept: `await fire.kept()`, or `fire.kept().wait()` in a blocking function."""
+        return Answer(self._link.kept())
+
+    def fenced(self, connection: Any, *, name: str = "") -> Any:
+        """A transaction whose effect happens once, whatever becomes of this run and of those that repeat it:
+
+            with fire.fenced(connection):              # sqlite3, psycopg
+                connection.execute("insert …")
+            async with fire.fenced(connection): …      # psycopg.AsyncConnection
+
+        It commits at the end, and rolls back if anything is raised. `FencedOut`: this run's token is not current.
+        `EffectCommitted`: an earlier attempt has done it; if you let it pass the run counts as succeeded. A fire with
+        several effects gives each a `name`. See docs/execution.md.
+        """
+        from fencepost.fenced import fenced
+
+        return fenced(self, self._link.scope, connection, name)
 
     @staticmethod
     def fake(args: Mapping[str, Json] | None = None, **values: Any) -> FakeFire:
         """A fire for calling a job's function in a test: `report(Fire.fake({"region": "ch"}))`.
 
-        `values`: `job_id`, `due_at`, `scheduled`, `token`, `attempt`, `replica`, `checkpoint`. It keeps what the
-        function does with it in `reports` and `saved`; `fence()` and `cancel()` say what they say.
+        `values`: `job_id`, `due_at`, `scheduled`, `token`, `attempt`, `replica`, `checkpoint`, `kept`. It notes
+        what the function does with it in `reports`, `saved` and `keeps`; `fence()` and `cancel()` say what they say.
         """
         from fencepost.testing.fake import FakeFire
 
         return FakeFire(args, **values)
+
+    def _raise_if_ended(self) -> None:
+        """Told to end, not merely out of touch: then it may well be the only one, and who commits first decides."""
+        if self._ended is not None:
+            self.check()
+
+    def _say(self, text: str) -> None:
+        """To be kept with the fire."""
+        with self._lock:
+            if self._output is None:
+                self._output = Output(self.record, self._mask)
+            self._output.add(text)
+        self._link.said()
+
+    def _said(self) -> str | None:
+        """All that is kept; None: this run has said nothing."""
+        if self._output is None:
+            return None
+        with self._lock:
+            return str(self._output)
 
     def _end(self, how: str) -> None:
         with self._lock:
@@ -103,18 +183,29 @@ class Fire:
         return f"<Fire {self.key} token={self.token} attempt={self.attempt}>"
 
 
-class Saved:
+class Answer(Generic[T]):
+    """An answer of the store on its way: `await` it, or `wait()` for it in a blocking function."""
+
+    def __init__(self, future: concurrent.futures.Future[Any]) -> None:
+        self._future = future
+
+    def wait(self, timeout: float | None = None) -> T:
+        return self._checked(self._future.result(timeout))
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._checked((yield from asyncio.wrap_future(self._future).__await__()))
+
+    def _checked(self, answer: Any) -> T:
+        given: T = answer
+        return given
+
+
+class Saved(Answer[None]):
     """A checkpoint on its way."""
 
     def __init__(self, key: str, future: concurrent.futures.Future[bool]) -> None:
+        super().__init__(future)
         self._key = key
-        self._future = future
-
-    def wait(self, timeout: float | None = None) -> None:
-        self._checked(self._future.result(timeout))
-
-    def __await__(self) -> Generator[Any, None, None]:
-        self._checked((yield from asyncio.wrap_future(self._future).__await__()))
 
     def _checked(self, accepted: bool) -> None:
         if not accepted:

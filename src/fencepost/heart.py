@@ -50,6 +50,8 @@ class Heart(Service):
             raise
         replica.store_answered()
         self._learn(pulse, number, sent)
+        if beat.targets is not None:
+            replica.worker.wake()  # what it was last answered was for the tasks known before
         return 0.0 if not pulse.known or self._should_lead(pulse) else settings.heartbeat.total_seconds()
 
     def _should_lead(self, pulse: Pulse) -> bool:

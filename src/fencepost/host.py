@@ -11,25 +11,31 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any, Protocol
 
+from fencepost.bodies.command import Command
 from fencepost.bodies.process import body_of
-from fencepost.execute import NotStarted, Run
-from fencepost.fire import entered
+from fencepost.execute import Host, NotStarted, Run
+from fencepost.fire import Fire, entered
+from fencepost.resources import opened, opened_blocking
 
 log = logging.getLogger("fencepost")
 
 Tell = Callable[[Run, BaseException | None], None]
 """Told once for each body when it has ended, with what it raised."""
 Work = Callable[[], None]
+StandIn = Callable[[Fire, Sequence[str]], Any]
+"""Called in place of a command, with its words."""
 
 
 class InlineHost:
-    """On the replica's own loop. For virtual time: nothing else may run there while a body blocks."""
+    """On the replica's own loop. For virtual time: nothing else may run there while a body blocks. Commands are not
+    run: what they would do a year's times over is real."""
 
     detached = 0
 
-    def __init__(self) -> None:
-        self._bodies = Bodies(lambda run, error: run.ended(error))
+    def __init__(self, command: StandIn = lambda fire, words: None) -> None:
+        self._bodies = Bodies(lambda run, error: run.ended(error), command)
 
     def begin(self, runs: Sequence[Run]) -> None:
         for run in runs:
@@ -42,21 +48,76 @@ class InlineHost:
         return None
 
 
-class ThreadedHost:
-    """Coroutines on the host's loop, functions in threads, which also wait for processes. The control loop only
-    hears of their end."""
+class ClosableHost(Host, Protocol):
+    def close(self) -> None:
+        """No more bodies will come."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, slots: int) -> None:
-        self._bodies = Bodies(self._tell)
-        self._host = Mailbox(loop)
+
+class HostElsewhere:
+    """What hosts share whose bodies run on other threads: the control loop only hears of their end."""
+
+    def __init__(self) -> None:
         self._control: Mailbox | None = None
-        self._threads = DaemonThreads(slots)
+        self._outlived = 0
         self._asked: float | None = None
-        self.detached = 0
 
-    def begin(self, runs: Sequence[Run]) -> None:
+    @property
+    def detached(self) -> int:
+        return self._outlived
+
+    def _hear_here(self) -> None:
+        """Called on the control loop, before the first body begins."""
         if self._control is None:
             self._control = Mailbox(asyncio.get_running_loop())
+
+    def _outlive(self, run: Run) -> None:
+        """A thread cannot be cancelled. Its run ends all the same; its slot stays taken until it returns."""
+        if not run.outlived:
+            log.warning("%s was told to end; its thread goes on and keeps its slot until it returns", run.key)
+            run.outlived = True
+            self._outlived += 1
+            asyncio.get_running_loop().call_soon(run.ended, asyncio.CancelledError())
+
+    def silent_for(self, now: float) -> float:
+        """Seconds for which the host's thread has not answered; asks it again when it has."""
+        asked = self._asked  # the answer comes on another thread
+        if asked is None:
+            self._asked = asked = now
+            with suppress(RuntimeError):  # closed: its jobs fail by themselves
+                self._call_there(self._answered)
+        return now - asked
+
+    def _answered(self) -> None:
+        self._asked = None
+
+    def _call_there(self, call: Work) -> None:
+        """On the host's thread."""
+        raise NotImplementedError
+
+    def _tell(self, run: Run, error: BaseException | None) -> None:
+        assert self._control is not None
+        with suppress(RuntimeError):  # the control loop has ended without waiting: nobody listens any more
+            self._control.put(partial(self._ended, run, error))
+
+    def _ended(self, run: Run, error: BaseException | None) -> None:
+        if run.outlived:
+            self._outlived -= 1
+            run.replica.worker.wake()
+        else:
+            run.ended(error)
+
+
+class ThreadedHost(HostElsewhere):
+    """Coroutines on the host's loop, functions in threads, which also wait for processes."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, slots: int) -> None:
+        super().__init__()
+        self._bodies = Bodies(self._tell)
+        self._host = Mailbox(loop)
+        self._threads = DaemonThreads(slots)
+
+    def begin(self, runs: Sequence[Run]) -> None:
+        self._hear_here()
         for run in runs:
             run.body = body_of(run.task, run.fire, run, run.replica.store.descriptors)
             if run.task.is_async and run.body is None:
@@ -65,31 +126,18 @@ class ThreadedHost:
                 self._threads.submit(partial(self._call, run))
 
     def cancel(self, run: Run) -> None:
-        """A thread cannot be cancelled. Its run ends all the same; its slot stays taken until it returns."""
         if run.body is not None:
             run.body.stop(run.cause or "")
         elif run.task.is_async:
             self._on_host(run, partial(self._bodies.cancel, run))
-        elif not run.outlived:
-            log.warning("%s was told to end; its thread goes on and keeps its slot until it returns", run.key)
-            run.outlived = True
-            self.detached += 1
-            asyncio.get_running_loop().call_soon(run.ended, asyncio.CancelledError())
-
-    def silent_for(self, now: float) -> float:
-        """Seconds for which the host's loop has not answered; asks it again when it has."""
-        asked = self._asked  # the answer comes on another thread
-        if asked is None:
-            self._asked = asked = now
-            with suppress(RuntimeError):  # closed: its jobs fail by themselves
-                self._host.put(self._answered)
-        return now - asked
-
-    def _answered(self) -> None:
-        self._asked = None
+        else:
+            self._outlive(run)
 
     def close(self) -> None:
         self._threads.close()
+
+    def _call_there(self, call: Work) -> None:
+        self._host.put(call)
 
     def _on_host(self, run: Run, call: Work) -> None:
         try:
@@ -103,38 +151,28 @@ class ThreadedHost:
             if run.body is not None:
                 run.body.run(run.enter)
             else:
-                run.enter()
-                result = entered(run.fire, run.task.function, run.task.keywords(run.fire))
-                if asyncio.iscoroutine(result):  # a function that turned out to be async
-                    asyncio.run_coroutine_threadsafe(result, self._host.loop).result()
+                with opened_blocking(run.task.resources) as resources:
+                    run.enter()
+                    result = entered(run.fire, run.task.function, run.task.keywords(run.fire, resources))
+                    if asyncio.iscoroutine(result):  # a function that turned out to be async
+                        asyncio.run_coroutine_threadsafe(result, self._host.loop).result()
         except BaseException as raised:
             error = raised
         if run.body is not None and run.cause is not None and not isinstance(error, NotStarted):
             error = asyncio.CancelledError()  # it was ended, however that looked from here
         self._tell(run, error)
 
-    def _tell(self, run: Run, error: BaseException | None) -> None:
-        assert self._control is not None
-        with suppress(RuntimeError):  # the control loop has ended without waiting: nobody listens any more
-            self._control.put(partial(self._ended, run, error))
-
-    def _ended(self, run: Run, error: BaseException | None) -> None:
-        if run.outlived:
-            self.detached -= 1
-            run.replica.worker.wake()
-        else:
-            run.ended(error)
-
 
 class Bodies:
     """Coroutines as tasks on one event loop; all of this is called there."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: Tell, command: StandIn | None = None) -> None:
         self._tell = tell
+        self._command = command
         self._tasks: dict[Run, asyncio.Task[BaseException | None]] = {}
 
     def begin(self, run: Run) -> None:
-        task = asyncio.get_running_loop().create_task(_body(run), name=run.key)
+        task = asyncio.get_running_loop().create_task(_body(run, self._command), name=run.key)
         self._tasks[run] = task
         task.add_done_callback(lambda task: self._ended(run, task))
 
@@ -148,14 +186,18 @@ class Bodies:
         self._tell(run, asyncio.CancelledError() if task.cancelled() else task.result())
 
 
-async def _body(run: Run) -> BaseException | None:
+async def _body(run: Run, command: StandIn | None) -> BaseException | None:
     """Run the body. Whatever it raises is handed over as a value: some exceptions would end the loop itself,
     and others cannot pass through a future."""
     try:
-        run.enter()
-        result = entered(run.fire, run.task.function, run.task.keywords(run.fire))
-        if asyncio.iscoroutine(result):
-            await result
+        async with opened(run.task.resources) as resources:
+            run.enter()
+            function, keywords = run.task.function, run.task.keywords(run.fire, resources)
+            if command is not None and isinstance(function, Command):
+                function, keywords = partial(command, run.fire, function.argv), {}
+            result = entered(run.fire, function, keywords)
+            if asyncio.iscoroutine(result):
+                await result
     except asyncio.CancelledError:
         raise
     except BaseException as error:

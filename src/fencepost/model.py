@@ -293,6 +293,8 @@ class JobRecord:
     """Key of the last row closed without a start; a neighbour that shares its fate joins it."""
     kept: Json = None
     """What its last success has left for the next run: written with the settle, or not at all."""
+    unknown_since: datetime | None = None
+    """Since when no live replica has known its task. Not stored with the job: filled in when it is read."""
 
     @property
     def id(self) -> str:
@@ -300,6 +302,19 @@ class JobRecord:
 
     def paused_at(self, moment: datetime) -> Gap | None:
         return next((gap for gap in self.pauses if gap.covers(moment)), None)
+
+    def next_run_after(self, moment: datetime) -> datetime | None:
+        """The next scheduled fire that no pause, as known now, will skip. The trigger in force has its anchor filled in
+        by the store: this is right from the registration on."""
+        trigger = self.segments[-1].trigger if self.segments else None
+        while trigger is not None and (found := trigger.next_after(moment)) is not None:
+            gap = self.paused_at(found)
+            if gap is None:
+                return found
+            if gap.until is None:
+                return None
+            moment = max(found, gap.until - datetime.resolution)
+        return None
 
     def behind_at(self, moment: datetime) -> bool:
         """Whether fires may be due that are not planned yet."""
@@ -373,6 +388,8 @@ class FireRecord:
     checkpoint: Json = None
     progress: Mapping[str, Json] | None = None
     cancel_requested: bool = False
+    cancelled_by: str = ""
+    """Who asked for its end."""
     attempts: tuple[Attempt, ...] = ()
     output: str | None = None
     """The end of what its run has logged and printed."""

@@ -7,26 +7,29 @@ and in the simulator a virtual one. Bodies run elsewhere, through a `Host`.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 import os
 import random
 import re
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from fencepost._version import __version__
 from fencepost.clock import Clock
 from fencepost.election import Leadership
 from fencepost.errors import StoreUnavailable
 from fencepost.events import Event, Events
-from fencepost.execute import Host, Run, outcome
+from fencepost.execute import Host, Run, last_words, outcome
 from fencepost.heart import Heart
 from fencepost.janitor import Janitor
 from fencepost.lag import LagWatch
-from fencepost.model import FireRecord, Job, Reason, State, changed
+from fencepost.model import FireRecord, Job, Json, Reason, State, changed
+from fencepost.output import keep_logs
 from fencepost.planner import Planner
 from fencepost.service import Service
 from fencepost.settings import Settings
@@ -38,6 +41,8 @@ from fencepost.watcher import Watcher
 from fencepost.worker import Worker
 
 log = logging.getLogger("fencepost")
+
+T = TypeVar("T")
 
 PUT_BATCH = 500
 REMEMBERED = 1_000
@@ -89,6 +94,8 @@ class Replica:
         self.targets_changed = False
         self._undeclared = list(jobs)
         self._declared: list[Job] = []
+        self._losses = 0
+        """How often the store was found to have lost data."""
         self._ended: dict[str, Update] = {}
         """How the last runs ended, by their keys."""
         self._degraded = False
@@ -124,9 +131,14 @@ class Replica:
 
     def begin(self) -> None:
         """Start the loops."""
+        keep_logs()
         self._loop = asyncio.get_running_loop()
         for service in (*self._claimers, self.heart, self.settler, self.listener, self.lag_watch):
             self._tasks.append(asyncio.create_task(service.run(), name=service.name))
+
+    def take_on(self, service: Service) -> None:
+        """One more loop, before `begin`: it lives and is woken with those that claim."""
+        self._claimers.append(service)
 
     async def ready(self) -> None:
         """Until this replica has joined and its jobs are declared."""
@@ -178,7 +190,10 @@ class Replica:
 
     def start(self, claims: Sequence[Claim], start_before: float) -> None:
         """Start claimed fires."""
-        runs = [Run(self, claim, self.registry.get(claim.job.target), start_before) for claim in claims]
+        known = [claim for claim in claims if claim.job.target in self.registry]
+        if len(known) < len(claims):  # dropped while the claim was on its way
+            self.return_unstarted([(each.fire.key, each.fire.token) for each in claims if each not in known])
+        runs = [Run(self, claim, self.registry.get(claim.job.target), start_before) for claim in known]
         for run in runs:
             self.runs[run.key] = run
             run.begin_timeout()
@@ -201,6 +216,8 @@ class Replica:
             self._remember(Settle(run.key, run.token, State.LOST, Reason.DATA_LOSS))
             self._forget(run)
         else:
+            if (words := last_words(run, update)) is not None:
+                self.settler.put(words, lambda accepted: None)
             self.settler.put(update, lambda accepted: self._settled(run, update, accepted))
 
     def _settled(self, run: Run, update: Update, accepted: bool) -> None:
@@ -247,6 +264,7 @@ class Replica:
     def learn_era(self, pulse: Pulse) -> None:
         if self.testimony.learn(pulse, self.clock.steady()):
             self.tell("store.lost_data", detail=f"incarnation {pulse.leader.era.incarnation}")
+            self._losses += 1
             declared, self._declared = self._declared, []
             self.declare(declared)
 
@@ -270,12 +288,14 @@ class Replica:
         """Write definitions not written yet, a batch at a time; whether there were any."""
         wrote = False
         while batch := self._undeclared[:PUT_BATCH]:
+            losses = self._losses
             puts = [PutJob(job, self.settings.revision, self.id) for job in batch]
             for put in await self.store.put_jobs(puts):
                 if put.refused:
                     self.tell("job.refused", detail=f"{put.job_id}: {put.outcome}")
-            del self._undeclared[: len(batch)]
-            self._declared += batch
+            if losses == self._losses:  # else this may be lost, too, and is written once more
+                del self._undeclared[: len(batch)]
+                self._declared += batch
             wrote = True
         return wrote
 
@@ -288,6 +308,24 @@ class Replica:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(callback)
 
+    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """From any thread."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def kept(self, job_id: str) -> Json:
+        """What the job's last success has kept; asked for until the store answers."""
+        failures = 0
+        while True:
+            try:
+                records = await self.store.jobs([job_id])
+            except StoreUnavailable as error:
+                failures += 1
+                self.store_failed(error)
+                await asyncio.sleep(self.backoff(failures))
+            else:
+                return records[0].kept if records else None
+
     def tell(self, kind: str, fire: FireRecord | None = None, detail: str = "") -> None:
         self.events.emit(Event(kind, self.id, fire, detail))
 
@@ -295,6 +333,11 @@ class Replica:
         if not self._degraded:
             self._degraded = True
             self.tell("store.degraded", detail=str(error))
+
+    @property
+    def store_is_lost(self) -> bool:
+        """The store did not answer when it was last asked. Read from other threads, too."""
+        return self._degraded
 
     def store_answered(self) -> None:
         if self._degraded:

@@ -11,27 +11,33 @@ import secrets
 import signal
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.bodies.command import Command
 from fencepost.clock import Clock, SystemClock
 from fencepost.control import ControlThread
-from fencepost.declare import as_trigger, declared_job
+from fencepost.declare import as_trigger, declared_job, default_policies
 from fencepost.errors import AnotherRunIsActive, ConfigurationError, StoreUnavailable, UsageError
 from fencepost.events import OTHER_EVENTS, RUN_EVENTS, Event, Events, log_event
 from fencepost.execute import Host
 from fencepost.gate import SingleInstance
 from fencepost.handle import Handle, SyncScheduler
-from fencepost.host import ThreadedHost
+from fencepost.host import ClosableHost, ThreadedHost
 from fencepost.model import FireRecord, Job, JobRecord, Json, State, checked_id, manual_key
 from fencepost.replica import Identity, Replica
+from fencepost.resources import Resource, checked_resources
 from fencepost.settings import Settings, did_you_mean, redacted
 from fencepost.store.base import ChangeJob, FireQuery, NewFire, PutJob, Store
 from fencepost.store.urls import store_from_url
 from fencepost.tasks import Registry, Task
+from fencepost.web.shutdown import Shutdown
+
+if TYPE_CHECKING:
+    from fencepost.web.app import WebApp
+    from fencepost.web.auth import Authorize
 
 log = logging.getLogger("fencepost")
 
@@ -50,10 +56,12 @@ class Scheduler:
         slots: int | None = None,
         *,
         single_instance: bool | SingleInstance = False,
+        resources: Mapping[str, Resource] | None = None,
         **settings: Any,
     ) -> None:
         """`store` is a URL or a store; without one `FENCEPOST_STORE` decides. `single_instance`: one process runs all
-        jobs, the others stand by (see `gate.py`). `settings`: any other setting, such as `heartbeat="5s"`; it wins
+        jobs, the others stand by (see `gate.py`). `resources`: what jobs get by the name of a parameter, entered for
+        each run: `{"db": open_session}`. `settings`: any other setting, such as `heartbeat="5s"`; it wins
         over the environment."""
         self._gate = SingleInstance() if single_instance is True else single_instance or None
         if self._gate is not None:
@@ -67,6 +75,8 @@ class Scheduler:
         self.events.subscribe(log_event)
         self.events.subscribe(self._hand_to_handlers)
         self.sync = SyncScheduler(self)
+        self.shutdown = Shutdown(self)
+        self._resources = checked_resources(resources or {})
         self._registry = Registry()
         self._jobs: dict[str, Job] = {}
         self._handlers: list[tuple[tuple[str, ...], Callable[[Event], Any]]] = []
@@ -74,9 +84,11 @@ class Scheduler:
         self._control: ControlThread | None = None
         self._store: Store | None = None
         self._replica: Replica | None = None
-        self._host: ThreadedHost | None = None
+        self._host: ClosableHost | None = None
         self._host_loop: asyncio.AbstractEventLoop | None = None
+        self._draining: concurrent.futures.Future[None] | None = None
         self._inline = False
+        self._store_watchers: list[Callable[[Store], None]] = []
         _all_schedulers.add(self)
 
     # --- declaring ------------------------------------------------------------------------------------
@@ -96,7 +108,7 @@ class Scheduler:
         calendar = as_trigger(trigger)
 
         def declare(function: F) -> F:
-            task = self._registry.add(Task.of(function, id, executor))
+            task = self._registry.add(Task.of(function, id, executor, self._resources))
             self._declare(self._job(task, task.name, calendar, policies))
             return function
 
@@ -106,8 +118,9 @@ class Scheduler:
         """Declare runnable code without a schedule: `@scheduler.task`. It can be triggered by hand."""
         if function is None:
             return lambda decorated: self.task(decorated, id=id, executor=executor)
-        task = self._registry.add(Task.of(function, id, executor))
-        self._declare(Job(task.name, task.name, execute_on=self.settings.execute_on))
+        task = self._registry.add(Task.of(function, id, executor, self._resources))
+        policies = {"execute_on": self.settings.execute_on, **default_policies(task)}
+        self._declare(Job(task.name, task.name, **policies))
         return function
 
     def command(
@@ -149,6 +162,11 @@ class Scheduler:
         """The jobs declared here, by id."""
         return dict(self._jobs)
 
+    def function_of(self, job_id: str) -> Callable[..., Any] | None:
+        """What a job declared here runs."""
+        job = self._jobs.get(job_id)
+        return None if job is None else self._registry.get(job.target).function
+
     @property
     def store_name(self) -> str:
         """Which store, without its secrets."""
@@ -159,6 +177,11 @@ class Scheduler:
         """The store this scheduler uses, opened or not. It belongs to the control loop: nothing else may await
         its methods, except a process that takes no part and reads it on a loop of its own (the command line)."""
         return self._open_store()
+
+    @property
+    def replica(self) -> Replica | None:
+        """This process's part, while it is started. It belongs to the control loop: elsewhere only look at it."""
+        return self._replica
 
     def only(self, task: str) -> None:
         """Take part for this task alone (`fencepost trigger --here`). Before the start."""
@@ -176,34 +199,38 @@ class Scheduler:
             raise UsageError("this scheduler has been started; stop it first")
         if self._gate is not None:
             self._gate.check()
+        self.shutdown.install()
         self._host_loop = asyncio.get_running_loop()
-        self._host = ThreadedHost(self._host_loop, self.settings.slots)
-        for warning in self.settings.warnings():
-            log.warning("%s", warning)
-        store = self._open_store()
-        if not store.shared:
-            log.warning("this store is not shared: other processes would run every job as well")
-        ready = self._control_thread().submit(self._bring_up(store, self._host))
         try:
+            ready = self._take_part(ThreadedHost(self._host_loop, self.settings.slots))
             await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(ready)), PATIENCE_AT_START)
         except TimeoutError:
             log.warning("still registering: the store is slow or does not answer; nothing runs until it does")
             ready.add_done_callback(_log_failure)
+        except BaseException:
+            self.shutdown.uninstall()
+            raise
 
     async def stop(self) -> None:
         """Claim no more, hand leadership over, let runs end within the drain limit, leave."""
-        control, replica, host, store = self._control, self._replica, self._host, self._store
-        if control is None:
+        self.shutdown.uninstall()
+        if self._control is None:
             return
-        if replica is not None:
-            await asyncio.wrap_future(control.submit(replica.drain()))
-        if store is not None and store is not self._given_store:
-            await asyncio.wrap_future(control.submit(store.close()))
-        if host is not None:
-            host.close()
-        await asyncio.get_running_loop().run_in_executor(None, control.stop)
-        self._control = self._host = None
-        self.forget_replica()
+        if (drained := self.begin_drain()) is not None:
+            await asyncio.wrap_future(drained)
+        await asyncio.get_running_loop().run_in_executor(None, self._end)
+
+    async def drain(self) -> None:
+        """The first half of a stop, for hosts whose signals Fencepost does not get: not ready, `ready_delay`, then
+        claim no more and hand leadership over. Runs go on until `stop`, or up to the drain limit."""
+        await self.shutdown.drain()
+
+    def begin_drain(self) -> concurrent.futures.Future[None] | None:
+        """Claim no more, hand leadership over, and leave when the runs have ended. From any thread; once."""
+        with self._lock:
+            if self._draining is None and self._replica is not None and self._control is not None:
+                self._draining = self._control.submit(self._replica.drain())
+            return self._draining
 
     async def __aenter__(self) -> Scheduler:
         await self.start()
@@ -217,6 +244,20 @@ class Scheduler:
         """`app = FastAPI(lifespan=scheduler.lifespan)`"""
         async with self:
             yield
+
+    def asgi(self, *, replica: bool = True, authorize: Authorize | None = None) -> WebApp:
+        """API, live events, health, metrics and widget as an ASGI application, to be served or mounted:
+        `app.mount("/fencepost", scheduler.asgi())`. Mounted, it needs the host's lifespan (see docs/embedding.md).
+
+        `replica=False` serves without taking part. `authorize` is asked who may do what; without it the tokens of the
+        settings decide."""
+        try:
+            from fencepost.web.app import WebApp
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"the service needs {error.name!r}: install it with `pip install 'fencepost[web]'`"
+            ) from None
+        return WebApp(self, replica=replica, authorize=authorize)
 
     def run(self, *, seconds: float | None = None) -> None:
         """Take part until SIGTERM or SIGINT, or for so many seconds. Blocks, stops gracefully, and raises
@@ -338,12 +379,16 @@ class Scheduler:
 
     async def do_cancel(self, key: str, by: str = "") -> FireRecord:
         store = await self._ready_store()
-        fire = await store.cancel_fire(key, by)
+        fire = await store.cancel_fire(key, by[:200])
         if fire is None:
             raise UsageError(f"there is no fire {key!r}")
         if fire.state is State.PENDING and fire.scheduled:
             raise UsageError(f"{key} is not due yet; pause its job to keep it from running")
         return fire
+
+    async def do_look(self, look: Callable[[Store], Awaitable[T]]) -> T:
+        """Whatever else is to be asked of the store."""
+        return await look(await self._ready_store())
 
     async def do_find(self, key: str) -> FireRecord | None:
         found = await (await self._ready_store()).find_fires(FireQuery(key=key))
@@ -375,6 +420,12 @@ class Scheduler:
         self._store = store
         return self._replica
 
+    def watch_store(self, watch: Callable[[Store], None]) -> None:
+        """Show this the store, now or whenever one is made."""
+        self._store_watchers.append(watch)
+        if self._store is not None:
+            watch(self._store)
+
     def forget_replica(self) -> None:
         self._replica = self._store = None
         self._inline = False
@@ -391,7 +442,8 @@ class Scheduler:
     def forget_parent(self) -> None:
         """In a forked child: no thread came along, and the parent's replica is not ours. It can be started."""
         self._lock = threading.Lock()
-        self._control = self._host = self._host_loop = None
+        self._control = self._host = self._host_loop = self._draining = None
+        self.shutdown.forget_parent()
         self.forget_replica()
 
     def _control_thread(self) -> ControlThread:
@@ -406,7 +458,32 @@ class Scheduler:
                 self._store = self._given_store or store_from_url(
                     self.settings.store_url(), self.settings.namespace
                 )
+                for watch in self._store_watchers:
+                    watch(self._store)
             return self._store
+
+    def _take_part(self, host: ClosableHost) -> concurrent.futures.Future[None]:
+        """With bodies on this host. Done when the jobs are declared."""
+        self._host = host
+        for warning in self.settings.warnings():
+            log.warning("%s", warning)
+        store = self._open_store()
+        if not store.shared:
+            log.warning("this store is not shared: other processes would run every job as well")
+        return self._control_thread().submit(self._bring_up(store, host))
+
+    def _end(self) -> None:
+        """Close the store and end the control thread, after `begin_drain`. Blocks for a moment."""
+        control, host, store = self._control, self._host, self._store
+        if control is None:
+            return
+        if store is not None and store is not self._given_store:
+            control.submit(store.close()).result()
+        if host is not None:
+            host.close()
+        control.stop()
+        self._control = self._host = self._draining = None
+        self.forget_replica()
 
     async def _bring_up(self, store: Store, host: Host) -> None:
         failures = 0
@@ -461,7 +538,8 @@ class Scheduler:
             raise ConfigurationError(
                 f"job {id}: with single_instance all jobs run on the leader; leave out execute_on"
             )
-        return declared_job(task, id, trigger, {"execute_on": self.settings.execute_on, **policies})
+        defaults = {"execute_on": self.settings.execute_on, **default_policies(task)}
+        return declared_job(task, id, trigger, {**defaults, **policies})
 
     def _id_of(self, what: Callable[..., Any] | str) -> str:
         if isinstance(what, str):

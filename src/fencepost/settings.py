@@ -45,21 +45,28 @@ class Settings:
     ready_delay: timedelta = timedelta(seconds=3)
     grace_period: timedelta = timedelta(seconds=30)  # how long the platform waits between SIGTERM and SIGKILL
     revision: int | None = None  # grows with every deploy: tells an older replica from a newer one
-    auth_token: str | None = None
+    auth_token: str | None = None  # may do everything
+    read_token: str | None = None  # may look, not act
     host: str = "127.0.0.1"
     port: int = 8787
     retention: timedelta = timedelta(days=30)
 
     @classmethod
     def load(
-        cls, *, env: Mapping[str, str] | None = None, directory: Path | None = None, **overrides: Any
+        cls,
+        *,
+        env: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+        defaults: Mapping[str, Any] | None = None,
+        **overrides: Any,
     ) -> Self:
-        """The settings for this process. An override that is None counts as not given."""
+        """The settings for this process. An override that is None counts as not given; `defaults` take the place of
+        ours where nothing is given."""
         for name in overrides:
             if name not in _PARSERS:
                 raise ConfigurationError(f"there is no setting {name!r}{did_you_mean(name, _PARSERS)}")
         given = {name: value for name, value in overrides.items() if value is not None}
-        values = _from_toml(directory or Path(), but_not=given)
+        values = dict(defaults or {}) | _from_toml(directory or Path(), but_not=given)
         values |= _from_environment(os.environ if env is None else env, but_not=given)
         return cls(**(values | given))
 
@@ -75,7 +82,8 @@ class Settings:
     def __repr__(self) -> str:
         shown = {field.name: getattr(self, field.name) for field in fields(self)}
         shown["store"] = self.store and redacted(self.store)
-        shown["auth_token"] = self.auth_token and "***"
+        for name in ("auth_token", "read_token"):
+            shown[name] = shown[name] and "***"
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     def store_url(self, *, env: Mapping[str, str] | None = None) -> str:
@@ -352,12 +360,13 @@ _PARSERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "grace_period": duration,
     "revision": _whole_number(0, 2**53, hint=" that grows with every deploy, such as a build number"),
     "auth_token": _text,
+    "read_token": _text,
     "host": _text,
     "port": _whole_number(0, 65_535),
     "retention": duration,
 }
-_OPTIONAL: Final = frozenset({"store", "horizon", "revision", "auth_token"})
-_SECRETS: Final = ("store", "auth_token")
+_OPTIONAL: Final = frozenset({"store", "horizon", "revision", "auth_token", "read_token"})
+_SECRETS: Final = ("store", "auth_token", "read_token")
 _RESERVED_TABLES: Final = frozenset({"jobs", "tasks"})
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fencepost.errors import ConfigurationError, UsageError
 from fencepost.model import Json, checked_id, json_value
+from fencepost.resources import Resource
 
 if TYPE_CHECKING:
     from fencepost.fire import Fire
@@ -26,9 +27,17 @@ class Task:
     takes_any: bool
     in_process: bool = False
     """Its body runs in a process of its own, which is killed on timeout, cancel or fencing."""
+    resources: Mapping[str, Resource] = field(default_factory=dict)
+    """By the names of the parameters that get them."""
 
     @classmethod
-    def of(cls, function: Callable[..., Any], name: str | None = None, executor: str | None = None) -> Task:
+    def of(
+        cls,
+        function: Callable[..., Any],
+        name: str | None = None,
+        executor: str | None = None,
+        resources: Mapping[str, Resource] | None = None,
+    ) -> Task:
         if not callable(function):
             raise ConfigurationError(f"{function!r} is not callable; decorate a function")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -50,6 +59,7 @@ class Task:
                 f"task {name}: a process finds a function by its name; define it at the top of a module"
             )
         fire_parameter, parameters, required, takes_any = None, set(), set(), False
+        wanted: dict[str, Resource] = {}
         for parameter in inspect.signature(function).parameters.values():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 takes_any = True
@@ -60,10 +70,16 @@ class Task:
                 )
             elif _wants_fire(parameter):
                 fire_parameter = parameter.name
+            elif resources and parameter.name in resources:
+                wanted[parameter.name] = resources[parameter.name]
             elif parameter.kind is not inspect.Parameter.VAR_POSITIONAL:
                 parameters.add(parameter.name)
                 if parameter.default is inspect.Parameter.empty:
                     required.add(parameter.name)
+        if wanted and executor == "process":
+            raise ConfigurationError(
+                f"task {name}: resources cannot be handed to another process; open {', '.join(wanted)} in the function"
+            )
         return cls(
             name,
             function,
@@ -73,6 +89,7 @@ class Task:
             frozenset(required),
             takes_any,
             executor == "process",
+            wanted,
         )
 
     def check(self, args: Any, what: str) -> dict[str, Json]:
@@ -87,10 +104,13 @@ class Task:
             takes = ", ".join(sorted(self.parameters)) or "no arguments"
             problem = f"lacks {', '.join(missing)}" if missing else f"has no parameter {', '.join(unknown)}"
             raise ConfigurationError(f"{what}: task {self.name} {problem}; it takes {takes}")
-        return dict(json_value(dict(args), f"arguments of {what}"))
+        checked = dict(json_value(dict(args), f"arguments of {what}"))
+        if (check := getattr(self.function, "check_args", None)) is not None:
+            check(**checked)
+        return checked
 
-    def keywords(self, fire: Fire) -> dict[str, Any]:
-        bound: dict[str, Any] = dict(fire.args)
+    def keywords(self, fire: Fire, resources: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        bound: dict[str, Any] = {**fire.args, **(resources or {})}
         if self.fire_parameter:
             bound[self.fire_parameter] = fire
         return bound
@@ -110,6 +130,16 @@ class Registry:
             )
         self._tasks[task.name] = task
         return task
+
+    def replace(self, task: Task) -> None:
+        self._tasks[task.name] = task
+
+    def drop(self, name: str) -> None:
+        """Not known any more."""
+        self._tasks.pop(name, None)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tasks
 
     def get(self, name: str) -> Task:
         task = self._tasks.get(name)

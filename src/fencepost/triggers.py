@@ -584,4 +584,4 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Trigger]] = {
 }
 
 # Imported when first met, because they need an extra; importing them calls `register_trigger_type`.
-_MODULES_THAT_REGISTER = {"apscheduler": "fencepost.apscheduler_triggers"}
+_MODULES_THAT_REGISTER = {"apscheduler": "fencepost.apscheduler.triggers"}

@@ -11,18 +11,21 @@ that started it, whatever becomes of that (see `keeper.py`). Fixtures that share
 of a process are in `fixtures.py`.
 """
 
+from tests.servers.clocks import Clock, clock
 from tests.servers.postgresql import PostgresServer, postgres
 from tests.servers.process import Server, ServerMissing
 from tests.servers.proxy import Proxy, Rule, cut_after, cut_before, delay, half_open, hold, reset, sliced
 from tests.servers.redislike import RedisServer, redis, valkey
 
 __all__ = [
+    "Clock",
     "PostgresServer",
     "Proxy",
     "RedisServer",
     "Rule",
     "Server",
     "ServerMissing",
+    "clock",
     "cut_after",
     "cut_before",
     "delay",

@@ -9,22 +9,21 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
 import pytest
 from redis import Redis
-from soak.run import compiled, stepping
 
 from tests.servers import (
     PostgresServer,
     RedisServer,
     Server,
     ServerMissing,
+    clock,
     postgres,
     postgresql,
     redis,
@@ -371,23 +370,13 @@ def test_binaries_that_nobody_may_run_are_copied(monkeypatch, tmp_path):
 # --- clock steps ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def shim() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)  # PostgreSQL may run as nobody
-        found = compiled(folder)
-        if found is None:
+def test_a_preloaded_clock_steps_the_clock_of_the_server(kind):
+    with clock() as preloaded:
+        if preloaded is None:
             pytest.skip("no C compiler (cc)")
-        yield found
-
-
-def test_a_preloaded_clock_steps_the_clock_of_the_server(kind, shim):
-    with stepping(shim.parent) as step:
-        env = {"LD_PRELOAD": str(shim), "SKEW_FILE": str(shim.parent / "skew")}
-        with kind(env=env) as server:
+        with kind(env=preloaded.env) as server:
             for offset in (0, 3600, -60):
-                step(offset)
+                preloaded.set(offset)
                 assert abs(now(server) - time.time() - offset) < 5
 
 

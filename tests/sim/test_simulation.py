@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
+
 import pytest
 
 from fencepost.testing.mutants import MUTANTS, seeds_to_notice
+from fencepost.testing.mutants.__main__ import main
 from fencepost.testing.sim import simulate
 
 
@@ -17,6 +21,22 @@ def test_no_promise_is_broken(first: int) -> None:
         assert result.faults, "a seed without faults shows nothing"
         fires += result.fires
     assert fires > 5 * 20
+
+
+def test_every_mutant_has_its_lines() -> None:
+    """Each must be in the source once. A rule that has moved is to be followed."""
+    for mutant in MUTANTS.values():
+        for edit in mutant.edits:
+            spec = find_spec(edit.module)
+            assert spec is not None
+            assert spec.origin is not None
+            assert Path(spec.origin).read_text().count(edit.before) == 1, f"{mutant.name}: {edit.before}"
+
+
+def test_the_table_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--markdown", "--jobs", "1", "no_overlap_rule"]) == 0
+    _, _, row = capsys.readouterr().out.splitlines()
+    assert row.startswith(f"| {MUTANTS['no_overlap_rule'].rule} | 1 | S6: ")
 
 
 SLOW = {

@@ -252,7 +252,8 @@ DEFECTS = {
         {Kind.PAUSE_IGNORED: [key(5)], Kind.UNACCOUNTED: [key(6)], Kind.TOKENS: [key(8)]},
     ),
     "a retry was claimed in a pause": (
-        set_row(key(4), f"extra = json_set(extra, '$.attempts[1].started_at', {micros(at(5.5))})"),
+        set_row(key(4), f"extra = json_set(extra, '$.attempts[1].started_at', {micros(at(5.5))})")
+        + "; update fencepost_events set event = json_set(event, '$.token', 4) where event like '%paused%'",
         {Kind.PAUSE_IGNORED: [key(4)]},
     ),
     "a token was given out twice": (

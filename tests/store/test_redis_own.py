@@ -9,13 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from redis import Redis
-from soak.run import compiled, stepping
 
 from fencepost.errors import ConfigurationError, StoreCorrupt, StoreUnavailable
 from fencepost.model import Job, State
@@ -39,7 +39,7 @@ from fencepost.testing.comparison import Comparison, Mismatch
 from fencepost.testing.conformance import HandClock, Harness, job_of
 from fencepost.triggers import every
 from tests.cluster.harness import Cluster, Mark
-from tests.servers import Proxy, RedisServer, cut_after, cut_before, half_open, valkey
+from tests.servers import Proxy, RedisServer, clock, cut_after, cut_before, half_open, valkey
 
 P = "fencepost:default"
 TAB = "\t"
@@ -694,24 +694,23 @@ class TestProcesses:
 
     def test_a_clock_that_steps_harms_no_run_and_stops_nothing(self, tmp_path: Path) -> None:
         """Forward by a minute, then back by ten: what was due in a stretch that comes twice ran the first time."""
-        shim = compiled(tmp_path)
-        if shim is None:
-            pytest.skip("no C compiler (cc)")
-        env = {"LD_PRELOAD": str(shim), "SKEW_FILE": str(tmp_path / "skew")}
-        with (
-            stepping(tmp_path) as step,
-            valkey(env=env) as server,
-            Cluster(server.url, tmp_path, jobs=3, period=0.5, long=5.0, **self.SHORT) as cluster,
-        ):
+        with ExitStack() as stack:
+            preloaded = stack.enter_context(clock())
+            if preloaded is None:
+                pytest.skip("no C compiler (cc)")
+            server = stack.enter_context(valkey(env=preloaded.env))
+            cluster = stack.enter_context(
+                Cluster(server.url, tmp_path, jobs=3, period=0.5, long=5.0, **self.SHORT)
+            )
             cluster.start(2)
             run = cluster.trigger("long")
             cluster.wait_for(lambda: cluster.starts(run), 3, "it starts")
             cluster.wait_for(lambda: self.started_after(cluster, 0), 3, "scheduled fires start")
-            step(60)
+            preloaded.set(60)
             stepped = time.time()
             ttl = self.SHORT["run_ttl"]
             cluster.wait_for(lambda: self.started_after(cluster, stepped), 2 * ttl, "they do in new time")
-            step(-540)
+            preloaded.set(-540)
             quick = cluster.trigger("quick")
             cluster.wait_for(lambda: cluster.starts(quick), 2 * ttl, "so does what is due by the new clock")
             cluster.wait_for(lambda: self.settled(cluster, run), 8, "the run is settled")

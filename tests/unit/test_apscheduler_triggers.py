@@ -17,7 +17,7 @@ from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.date import DateTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
-from fencepost.apscheduler_triggers import from_apscheduler
+from fencepost.apscheduler.triggers import from_apscheduler
 from fencepost.errors import ConfigurationError
 from fencepost.triggers import at, every, trigger_from_json
 
@@ -312,3 +312,68 @@ def test_increasing_and_independent_of_the_instant_of_asking(zone, hour, minute,
 
 def offset(moment: datetime, tz: ZoneInfo) -> timedelta | None:
     return moment.astimezone(tz).utcoffset()
+
+
+class TestSpread:
+    """Jitter, by a name from which offsets are derived."""
+
+    MINUTELY = IntervalTrigger(minutes=1, start_date=datetime(2026, 11, 15, 12, tzinfo=UTC), jitter=20)
+
+    def test_every_replica_derives_the_same_offsets(self) -> None:
+        one, other = (from_apscheduler(self.MINUTELY, spread="poll") for _ in range(2))
+        fires = list(islice(one.after(NOON), 50))
+        assert fires == list(islice(other.after(NOON), 50))
+        nominal = [NOON + timedelta(minutes=number) for number in range(51)]
+        assert all(any(abs(fire - moment) <= timedelta(seconds=20) for moment in nominal) for fire in fires)
+        assert len({fire.microsecond for fire in fires}) > 40
+
+    def test_each_name_has_its_own(self) -> None:
+        one, other = (from_apscheduler(self.MINUTELY, spread=name) for name in ("poll", "report"))
+        assert not set(islice(one.after(NOON), 50)) & set(islice(other.after(NOON), 50))
+
+    @pytest.mark.parametrize("jitter", [1, 29, 45, 59])
+    def test_fires_increase_and_do_not_depend_on_the_moment_of_asking(self, jitter: int) -> None:
+        trigger = IntervalTrigger(minutes=1, start_date=datetime(2026, 11, 15, 12, tzinfo=UTC), jitter=jitter)
+        spread = from_apscheduler(trigger, spread="poll")
+        fires = list(islice(spread.after(NOON - timedelta(hours=1)), 200))
+        assert fires == sorted(set(fires))
+        for earlier, later in pairwise(fires):
+            assert spread.next_after(earlier) == later
+            assert spread.next_after(later - timedelta(microseconds=1)) == later
+            assert spread.next_after(earlier + (later - earlier) / 2) == later
+
+    def test_an_open_anchor_is_filled_in_below(self) -> None:
+        spread = from_apscheduler(IntervalTrigger(minutes=1, jitter=5), spread="poll")
+        fire = spread.resolved(NOON).next_after(NOON)
+        assert fire is not None
+        assert abs(fire - NOON - timedelta(minutes=1)) <= timedelta(seconds=5)
+
+    def test_json_and_words(self) -> None:
+        spread = from_apscheduler(CronTrigger(hour=2, timezone="UTC", jitter=30), spread="poll")
+        assert trigger_from_json(spread.to_json()) == spread
+        assert spread.describe().endswith(", spread by up to 30 s")
+
+    @pytest.mark.parametrize(
+        ("trigger", "message"),
+        [
+            (IntervalTrigger(seconds=10, jitter=10), "as long as from one fire to the next.*below 10 s"),
+            (CronTrigger(minute="*/5", timezone="UTC", jitter=400), "lower it, well below 300 s"),
+        ],
+    )
+    def test_a_jitter_as_long_as_the_period_is_refused(self, trigger: object, message: str) -> None:
+        with pytest.raises(ConfigurationError, match=message):
+            from_apscheduler(trigger, spread="poll")
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"jitter": "5"}, "not a number of seconds"),
+            ({"jitter": 0}, "not a number of seconds"),
+            ({"name": 5}, "not a text"),
+            ({"more": 1}, "unknown 'more'"),
+        ],
+    )
+    def test_bad_json(self, changes: dict, message: str) -> None:
+        spread = from_apscheduler(CronTrigger(hour=2, timezone="UTC", jitter=30), spread="poll")
+        with pytest.raises(ConfigurationError, match=message):
+            trigger_from_json({**spread.to_json(), **changes})

@@ -16,7 +16,7 @@ from fencepost.audit import Kind, audit, pages
 from fencepost.audit.claims import TokensSeen
 from fencepost.audit.zones import tzdata_version
 from fencepost.clock import moment_of
-from fencepost.model import Job, State
+from fencepost.model import Job, State, changed
 from fencepost.reigns import Calendar, pauses_of
 from fencepost.store.base import PutJob
 from fencepost.store.memory import MemoryStore
@@ -262,7 +262,48 @@ def test_a_removed_job_that_still_owes_rows_is_overdue_not_unaccounted():
     assert after.states == {State.CANCELLED: 10}
 
 
+async def test_what_came_before_a_pause_is_not_held_against_it_where_the_clock_was_set_back():
+    """One was claimed and one admitted to the queue. By their times both came in the pause."""
+    clock = HandClock()
+    harness = Harness.with_clock(MemoryStore(clock), clock)
+    await harness.join("a")
+    await harness.define("job", every(minutes=1), overlap="queue")
+    await harness.fall_due()
+    first = await harness.claim("a")
+    await harness.fall_due()
+    assert await harness.claims("a") == []
+    await clock.step_back(150)
+    await harness.pause("job")
+    await harness.elapse(300)
+    await harness.resume("job")
+    await harness.settle(first)
+    second = await harness.claim("a")
+    report = await audit(harness.store, since=NOON)
+    [pause] = pauses_of(await harness.store.history("job"))
+    assert pause.covers(first.started_at)
+    assert pause.covers(second.due_at)
+    assert report.findings[Kind.PAUSE_IGNORED] == []
+
+
 # What is wrong
+
+
+async def test_a_claim_in_a_pause_is_found_although_the_clock_was_set_back():
+    clock = HandClock()
+    harness = Harness.with_clock(MemoryStore(clock), clock)
+    await harness.join("a")
+    await harness.define("job", every(minutes=1), retry=Retry(attempts=2, first=1))
+    await harness.fall_due()
+    fire = await harness.claim("a")
+    await clock.step_back(150)
+    await harness.pause("job")
+    state = harness.store.state
+    again = changed(fire.ended(fire.started_at, "retry"), token=fire.token + 1, attempt=2)
+    state.put_fire(again)
+    state.put_job_row(changed(state.job("job"), token=again.token), None, None)
+    await harness.elapse(300)
+    [finding] = (await audit(harness.store, since=NOON)).findings[Kind.PAUSE_IGNORED]
+    assert finding.key == fire.key
 
 
 def test_each_row_of_a_ledger_is_missed_if_it_is_removed():

@@ -23,6 +23,7 @@ from fencepost.store.base import NewFire
 from fencepost.store.memory import MemoryStore
 from fencepost.testing import virtual
 from fencepost.testing.sim import simulate
+from fencepost.testing.sim.store import SimulatedStore
 from tests.unit.apps.cluster import Cluster
 from tests.unit.apps.waiting import eventually, fire_of
 
@@ -473,6 +474,31 @@ def test_a_run_that_is_being_settled_is_not_called_fenced():
     cluster.run(6)
     assert member.told("succeeded")
     assert not member.told("fenced")
+
+
+def test_definitions_that_are_being_written_when_a_loss_is_learned_of_are_written_again():
+    """They were committed and lost before the answer came: it counted as declared, and the job was gone for good."""
+    cluster = Cluster(remote=True)
+    store = cluster.network.state = SimulatedStore()
+    member = cluster.add(Job("job", "body", every(seconds=1)))
+    put = member.replica.store.put_jobs
+
+    async def put_slowly(jobs):
+        reply = await put(jobs)
+        await asyncio.sleep(10)
+        return reply
+
+    member.replica.store.put_jobs = put_slowly
+    nothing = store.snapshot()
+    cluster.until(lambda: store.jobs_by_id, 2)
+    cluster.run(1)
+    store.restore(nothing)
+    cluster.network.restart_store()
+    cluster.ask("restarted", "another start")
+    cluster.until(lambda: member.told("store.lost_data"), 5)
+    assert not store.jobs_by_id
+    cluster.run(20)
+    assert list(store.jobs_by_id) == ["job"]
 
 
 def test_the_simulator_leaves_the_log_as_it_was():

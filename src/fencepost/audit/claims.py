@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from itertools import pairwise
 
 from fencepost.audit.report import Finding, Kind
-from fencepost.model import MAX_ATTEMPTS_KEPT, FireRecord, Gap, State
+from fencepost.model import MAX_ATTEMPTS_KEPT, FireRecord, JobEvent, State
+from fencepost.reigns import pauses_of
 
 AGAIN = ("retry", "given back", "lost")
 """How an attempt ends that another one may follow."""
@@ -31,8 +33,9 @@ class TokensSeen:
 class Claims:
     """Looks at one fire after the other, in the order of their due times."""
 
-    def __init__(self, pauses: Sequence[Gap]) -> None:
-        self._pauses = pauses
+    def __init__(self, history: Sequence[JobEvent]) -> None:
+        began = [event for event in history if event.kind == "paused"]
+        self._pauses = list(zip(pauses_of(history), began, strict=True))
         self._seen = TokensSeen()
         self._last: tuple[int, str] = (0, "")
         """First token and key of the last scheduled fire that was claimed."""
@@ -69,22 +72,28 @@ class Claims:
         self._last = tokens[0], fire.key
 
     def _held_by_pauses(self, fire: FireRecord) -> Iterator[Finding]:
-        """What falls due in a pause is skipped, and nothing scheduled starts while one lasts. Where a claim and a
-        pause bear the same time nobody can say which came first."""
-        if not self._pauses:
-            return
-        starts = [attempt.started_at for attempt in fire.attempts]
-        if fire.state is State.RUNNING and fire.started_at is not None:
-            starts.append(fire.started_at)
-        for pause in self._pauses:
-            if starts and pause.covers(fire.due_at) and pause.since < starts[0]:
+        """What falls due in a pause is skipped, and nothing scheduled starts while one lasts. Where the store's clock
+        was set back, what came before a pause may bear a later time. The pause itself knows better: by the last token
+        given out before it began, and the last fire decided."""
+        for pause, began in self._pauses:
+            starts = [start for token, start in _claims(fire) if token > began.token]
+            decided_before = began.at < fire.due_at <= began.since
+            if starts and pause.covers(fire.due_at) and not decided_before:
                 why = f"it fell due in the pause of {pause.since:%Y-%m-%d %H:%M:%S}Z, and was claimed"
-            elif any(pause.covers(start) and pause.since < start for start in starts):
+            elif any(pause.covers(start) for start in starts):
                 why = f"it was claimed during the pause of {pause.since:%Y-%m-%d %H:%M:%S}Z"
             else:
                 continue
             yield Finding(Kind.PAUSE_IGNORED, fire.job_id, fire.due_at, why, fire.key)
             return
+
+
+def _claims(fire: FireRecord) -> Iterator[tuple[int, datetime]]:
+    """Token and time of each."""
+    for attempt in fire.attempts:
+        yield attempt.token, attempt.started_at
+    if fire.state is State.RUNNING and fire.started_at is not None:
+        yield fire.token, fire.started_at
 
 
 def _one_after_the_other(fire: FireRecord) -> Iterator[Finding]:
@@ -99,9 +108,7 @@ def _one_after_the_other(fire: FireRecord) -> Iterator[Finding]:
     for attempt in followed:
         if attempt.outcome not in AGAIN:
             yield doubled(f"run again although token {attempt.token} had ended as {attempt.outcome!r}")
-    starts = [attempt.started_at for attempt in fire.attempts[1:]]
-    if fire.state is State.RUNNING and fire.started_at is not None:
-        starts.append(fire.started_at)
+    starts = [start for _, start in _claims(fire)][1:]
     for attempt, start in zip(fire.attempts, starts, strict=False):
         if start < attempt.finished_at:
             yield doubled(f"run again before token {attempt.token} had ended: the two runs overlap")

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from fencepost.audit.claims import Claims
 from fencepost.audit.report import Finding, Kind, Report
 from fencepost.model import FireRecord, JobEvent, JobRecord, State, fire_key
-from fencepost.reigns import INSTANT, Calendar, pauses_of
+from fencepost.reigns import INSTANT, Calendar
 
 PATIENCE = timedelta(seconds=10)
 """Nobody decides faster than it can look: a due fire is given at least so long, however small `misfire_after`."""
@@ -49,7 +49,7 @@ class JobAudit:
         self.absent: list[Absent] = []
         """To be looked into: rows are joined while the ledger is read."""
         self._report = report
-        self._claims = Claims(pauses_of(history))
+        self._claims = Claims(history)
         misfire_after = record.job.misfire_after if record else MISFIRE_AFTER
         self._decided_by_now = report.now - max(misfire_after, PATIENCE)
         """What was due by then should have been decided."""

@@ -10,6 +10,7 @@ import asyncio
 import concurrent.futures
 import importlib
 import json
+import logging
 import os
 import runpy
 import signal
@@ -24,11 +25,14 @@ from typing import Any
 
 from fencepost.clock import SystemClock
 from fencepost.errors import RunCancelled
+from fencepost.fenced import Scope
 from fencepost.fire import Fire, entered
 from fencepost.model import FireRecord, Json
 from fencepost.retry import exception_names
 from fencepost.store.codec import from_json
 from fencepost.tasks import Task
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class Replica:
@@ -40,7 +44,9 @@ class Replica:
         self._clock = SystemClock()
         self._lock = threading.Lock()
         self._saves: dict[int, concurrent.futures.Future[bool]] = {}
+        self._kept: concurrent.futures.Future[Json] | None = None
         self.trusted_until = 0.0
+        self.scope = Scope()
         self.fire: Fire | None = None
         self.go = threading.Event()
 
@@ -63,11 +69,19 @@ class Replica:
                 self.trusted_until = max(self.trusted_until, message["trust"])
             elif "saved" in message:
                 self._saves.pop(message["saved"]).set_result(message["accepted"])
+            elif "kept" in message and self._kept is not None:
+                self._kept.set_result(message["kept"])
             elif "end" in message and self.fire is not None:
                 self.fire._end(message["end"])
 
+    def said(self) -> None:
+        """What a process says is read from its pipes, not told by itself."""
+
     def trusted(self) -> bool:
-        return self._clock.steady() < self.trusted_until
+        return self.steady() < self.trusted_until
+
+    def steady(self) -> float:
+        return self._clock.steady()
 
     def report(self, progress: Mapping[str, Json]) -> None:
         self.send(report=dict(progress))
@@ -81,16 +95,26 @@ class Replica:
         self.send(save=number, checkpoint=checkpoint)
         return saved
 
+    def keep(self, value: Json) -> None:
+        self.send(keep=value)
+
+    def kept(self) -> concurrent.futures.Future[Json]:
+        if self._kept is None:  # asked once: while this run lives nobody else succeeds
+            self._kept = concurrent.futures.Future()
+            self.send(ask="kept")
+        return self._kept
+
 
 def main(descriptor: int) -> None:
     replica = Replica(descriptor)
     order = replica.receive()
-    replica.trusted_until = order["trust"]
+    replica.trusted_until, replica.scope = order["trust"], from_json(Scope, order["scope"])
     fire = replica.fire = Fire(from_json(FireRecord, order["fire"]), order["args"], replica)
     threading.Thread(target=replica.listen, daemon=True).start()
     signal.signal(signal.SIGTERM, _cancelled)
     try:
         function = find(order["where"])
+        logging.basicConfig(format=LOG_FORMAT)  # does nothing where the module has set up logging
         replica.send(ready=True)
         replica.go.wait()
         result = entered(fire, function, Task.of(function, "body").keywords(fire))

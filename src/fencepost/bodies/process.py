@@ -13,24 +13,27 @@ import socket
 import subprocess
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from fencepost.bodies import keeper
 from fencepost.bodies.command import Command, CommandFailed
 from fencepost.errors import FencepostError, RaisedElsewhere
 from fencepost.fire import Fire, Link
+from fencepost.masking import mask_for
 from fencepost.model import Json
+from fencepost.output import Lines
 from fencepost.store.codec import to_json
 from fencepost.tasks import Task
 
-KEPT_OUTPUT = 8_192
-"""Bytes of a command's output that are kept: the last."""
+KEPT_IN_ERROR = 8_000
+"""Characters of a failed command's output that its error repeats: the last."""
 KILL_AFTER = 5.0
 """Seconds from SIGTERM to SIGKILL."""
+PATIENCE = 1.0
+"""Seconds to wait for the rest of the output of a process that has ended: a child of its own may hold the pipe."""
 
 Enter = Callable[[], None]
 """The last thing before the body starts; raises if it must not."""
@@ -104,6 +107,7 @@ class CommandBody(_Process):
         self._descriptors = descriptors
 
     def run(self, enter: Enter) -> None:
+        self._fire._mask = mask_for({**os.environ, **self._command.env})
         enter()
         popen = self._start(
             [sys.executable, "-I", "-S", keeper.__file__, *self._command.argv],
@@ -116,17 +120,11 @@ class CommandBody(_Process):
         )
         assert popen.stdout is not None
         with popen:
-            tail: deque[bytes] = deque()
-            kept = 0
-            while piece := os.read(popen.stdout.fileno(), 4096):
-                tail.append(piece)
-                kept += len(piece)
-                while kept - len(tail[0]) >= KEPT_OUTPUT:
-                    kept -= len(tail.popleft())
+            _keep(popen.stdout.fileno(), self._fire)
             code = popen.wait()
         if code:
-            output = b"".join(tail)[-KEPT_OUTPUT:].decode("utf-8", "replace").strip()
-            raise CommandFailed(f"exit code {code}\n{output}".strip())
+            output = self._fire._output
+            raise CommandFailed(f"exit code {code}\n{output.last(KEPT_IN_ERROR) if output else ''}".strip())
 
 
 class FunctionBody(_Process):
@@ -148,9 +146,16 @@ class FunctionBody(_Process):
                 [sys.executable, "-m", "fencepost.bodies.child", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), *self._descriptors),
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                    "PYTHONUNBUFFERED": "1",  # what it has printed is seen although it may be killed
+                },
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
             )
             theirs.close()
+            readers = [self._reader(popen.stdout, 1), self._reader(popen.stderr, 2)]
             with suppress(OSError):  # it has ended, which the reader sees
                 ours.sendall(_line(self._order()))
             self._socket = ours  # what is sent from elsewhere comes after that
@@ -164,10 +169,24 @@ class FunctionBody(_Process):
                 with self._sending:
                     self._socket = None
         code = popen.wait()
+        for reader in readers:
+            reader.join(PATIENCE)
         if outcome is None:
             raise BodyDied(_ended(code))
         if "raised" in outcome:
             raise RaisedElsewhere(outcome["raised"], outcome["names"])
+
+    def _reader(self, pipe: IO[bytes] | None, ours: int) -> threading.Thread:
+        """Keeps what the process says, and passes it on to where it would have gone."""
+        assert pipe is not None
+
+        def read() -> None:
+            with pipe:
+                _keep(pipe.fileno(), self._fire, ours)
+
+        reader = threading.Thread(target=read, name="fencepost-output", daemon=True)
+        reader.start()
+        return reader
 
     def trust_until(self, steady: float) -> None:
         self._tell({"trust": steady})
@@ -182,6 +201,7 @@ class FunctionBody(_Process):
             "fire": to_json(self._fire.record),
             "args": dict(self._fire.args),
             "trust": self._link.trusted_until,
+            "scope": to_json(self._link.scope),
         }
 
     def _converse(self, enter: Enter) -> dict[str, Any] | None:
@@ -197,6 +217,10 @@ class FunctionBody(_Process):
                     self._link.report(message["report"])
                 elif "save" in message:
                     self._save(message["save"], message["checkpoint"])
+                elif "keep" in message:
+                    self._link.keep(message["keep"])
+                elif "ask" in message:
+                    self._link.kept().add_done_callback(lambda kept: self._tell({"kept": kept.result()}))
                 else:
                     return dict(message)
         return None
@@ -214,6 +238,19 @@ class FunctionBody(_Process):
             if self._socket is not None:
                 with suppress(OSError):
                     self._socket.sendall(_line(message), flags)
+
+
+def _keep(pipe: int, fire: Fire, pass_on_to: int | None = None) -> None:
+    """Read a pipe to its end, and keep what comes through it with the fire."""
+    lines = Lines()
+    while piece := os.read(pipe, 65_536):
+        if pass_on_to is not None:
+            with suppress(OSError):  # there is nobody to read it
+                os.write(pass_on_to, piece)
+        if complete := lines.take(piece):
+            fire._say(complete)
+    if rest := lines.take(b""):
+        fire._say(rest)
 
 
 def _line(message: dict[str, Json]) -> bytes:

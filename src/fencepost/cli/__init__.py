@@ -24,6 +24,7 @@ from fencepost.cli.preview import preview
 from fencepost.cli.resume import resume
 from fencepost.cli.retry import retry
 from fencepost.cli.run import run
+from fencepost.cli.serve import serve
 from fencepost.cli.show import show
 from fencepost.cli.status import status
 from fencepost.cli.trigger import trigger
@@ -50,6 +51,7 @@ def cli() -> None:
 
 COMMANDS = (
     run,
+    serve,
     status,
     jobs,
     fires,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import click
 
 from fencepost.cli.output import emit, last_line, length, note, say
+from fencepost.cli.progress import Show, view
 from fencepost.cli.shapes import fire_shape
 from fencepost.errors import FencepostError, StoreUnavailable
-from fencepost.handle import Handle
+from fencepost.handle import LOOK_EVERY, Handle
 from fencepost.model import FireRecord, State
 from fencepost.store.base import Store
 
@@ -19,6 +20,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 PATIENCE = 30
 """How often in all a wait puts up with a store that does not answer, a second apart."""
+LONGEST_PAUSE = 3
+"""Which of the pauses between two looks is the longest: somebody watches."""
 
 
 def follow_options(command: Command) -> Command:
@@ -40,30 +43,37 @@ async def warn_if_nobody_knows(store: Store, job_id: str) -> None:
         note(f"no live replica knows the task {records[0].job.target!r}: the fire waits until one starts")
 
 
-async def followed(handle: Handle, wait: bool, timeout: float | None) -> FireRecord:
-    """The fire as it stands, or, if asked to wait, as it ended."""
+async def followed(handle: Handle, wait: bool, timeout: float | None, quietly: bool = True) -> FireRecord:
+    """The fire as it stands, or, if asked to wait, as it ended. On the way its progress is shown, unless `quietly`."""
     if not wait and timeout is None:
         return await handle.do_record()
     try:
         async with asyncio.timeout(timeout):
-            return await _ended(handle)
+            with view(quietly) as show:
+                return await ended(handle.do_record, show)
     except TimeoutError:
         raise FencepostError(
             f"{handle.key} has not ended within {timeout:g} s; it goes on: `fencepost show '{handle.key}'`"
         ) from None
 
 
-async def _ended(handle: Handle) -> FireRecord:
+async def ended(look: Callable[[], Awaitable[FireRecord]], show: Show) -> FireRecord:
     """A store that is away for a while does not end the wait: the fire may go on all the same."""
-    failures = 0
+    failures = looks = 0
     while True:
         try:
-            return await handle.do_wait(None)
+            fire = await look()
         except StoreUnavailable:
             failures += 1
             if failures >= PATIENCE:
                 raise
             await asyncio.sleep(1)
+            continue
+        show(fire)
+        if fire.state.final:
+            return fire
+        await asyncio.sleep(LOOK_EVERY[min(looks, LONGEST_PAUSE)])
+        looks += 1
 
 
 def told(fire: FireRecord, as_json: bool, waited: bool) -> int:

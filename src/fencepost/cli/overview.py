@@ -101,6 +101,7 @@ def _job(
         "states": flags or ["idle"],
         "paused": pause_shape(pause),
         "orphaned": bool(live) and not known,
+        "orphaned_since": time(record.unknown_since) if live and not known else None,
         "active": [_active(fire, standing) for fire in active],
         "last": _outcome(last.get(record.id)),
         "next_run_at": time(next_run(record, roster.now)),

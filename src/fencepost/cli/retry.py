@@ -41,6 +41,6 @@ def retry(
         handle = await source.scheduler.do_trigger(fire.job_id, args=fire.args, by=f"retry of {key}")
         if not as_json:
             say(handle.key)
-        return await followed(handle, wait, timeout)
+        return await followed(handle, wait, timeout, quietly=as_json)
 
     return told(source.ask(again), as_json, waited=wait or timeout is not None)

@@ -149,7 +149,8 @@ def _lost(fire: FireRecord) -> str:
 
 def _cancelled(fire: FireRecord) -> str:
     ran = f", after it had started {when(fire.started_at, exact=True)}" if fire.started_at else ""
-    return f"{fire.reason or 'no reason is on record'} at {when(fire.finished_at)}{ran}"
+    by = f" of {fire.cancelled_by}" if fire.cancelled_by else ""
+    return f"{fire.reason or 'no reason is on record'}{by} at {when(fire.finished_at)}{ran}"
 
 
 def _paused(gap: Gap | None) -> str:

@@ -38,6 +38,7 @@ def fire_shape(fire: FireRecord) -> Shape:
         "by": fire.by or None,
         "args": None if fire.args is None else dict(fire.args),
         "cancel_requested": fire.cancel_requested,
+        "cancelled_by": fire.cancelled_by or None,
         "attempts": [attempt_shape(attempt) for attempt in fire.attempts],
     }
 
@@ -45,7 +46,7 @@ def fire_shape(fire: FireRecord) -> Shape:
 def whole_fire_shape(fire: FireRecord) -> Shape:
     """With what only `show` shows."""
     progress = None if fire.progress is None else dict(fire.progress)
-    return {**fire_shape(fire), "checkpoint": fire.checkpoint, "progress": progress}
+    return {**fire_shape(fire), "checkpoint": fire.checkpoint, "progress": progress, "output": fire.output}
 
 
 def attempt_shape(attempt: Attempt) -> Shape:
@@ -100,16 +101,4 @@ def calendar(record: JobRecord) -> Trigger | None:
 
 
 def next_run(record: JobRecord, now: datetime) -> datetime | None:
-    """The next scheduled fire that no pause, as known now, will skip."""
-    trigger, moment = calendar(record), now
-    while trigger is not None and (found := trigger.next_after(moment)) is not None:
-        gap = record.paused_at(found)
-        if gap is None:
-            return found
-        if gap.until is None:
-            return None
-        moment = max(found, gap.until - _TINY)
-    return None
-
-
-_TINY = datetime.resolution
+    return record.next_run_after(now)

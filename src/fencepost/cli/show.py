@@ -63,6 +63,7 @@ def print_fire(fire: FireRecord) -> None:
             ("started", when(fire.started_at, exact=True) or None),
             ("finished", when(fire.finished_at, exact=True) or None),
             ("cancelling", "asked for" if fire.cancel_requested else None),
+            ("cancelled by", fire.cancelled_by or None),
             ("progress", None if fire.progress is None else json.dumps(dict(fire.progress))),
             ("checkpoint", None if fire.checkpoint is None else json.dumps(fire.checkpoint)),
         ]
@@ -84,3 +85,10 @@ def print_fire(fire: FireRecord) -> None:
         )
     if fire.error:
         say(fire.error.rstrip())
+    if fire.output:
+        say("output" if fire.state.final else "output so far")
+        say(indented(fire.output))
+
+
+def indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

@@ -90,7 +90,8 @@ def _described(state: str, job: Shape) -> str:
         reason = f": {pause['reason']}" if pause["reason"] else ""
         return f"paused{until}{by}{reason}"
     if state == "orphaned":
-        return "orphaned: no live replica knows its task"
+        since = f" since {when(from_iso(job['orphaned_since']))}" if job["orphaned_since"] else ""
+        return f"orphaned: no live replica knows its task{since}"
     if state == "running":
         standings = {run["replica_state"] for run in job["active"] if run["state"] == "running"}
         bad = [name for name in ("dead", "gone", "overdue") if name in standings]

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import signal
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 
-from fencepost.cli.following import follow_options, followed, told, warn_if_nobody_knows
+from fencepost.cli.following import ended, follow_options, followed, told, warn_if_nobody_knows
 from fencepost.cli.output import say
+from fencepost.cli.progress import log_to_stderr, view
 from fencepost.cli.source import Source, stored_job, takes, whoami
 from fencepost.errors import AnotherRunIsActive, ConfigurationError, FencepostError, UsageError
 from fencepost.handle import Handle
 from fencepost.model import FireRecord, checked_id
+from fencepost.pipeline.pipeline import Pipeline
+from fencepost.pipeline.status import is_pipeline
 from fencepost.store.base import Store
 
 
@@ -23,7 +26,15 @@ from fencepost.store.base import Store
 @takes("JOB")
 @click.option("--arg", "pairs", multiple=True, metavar="NAME=VALUE", help="An argument; JSON, else text.")
 @click.option("--args", "text", metavar="JSON", help="All arguments as one JSON object.")
-@click.option("--if-active", type=click.Choice(["queue", "refuse"]), default="queue", show_default=True)
+@click.option("--mode", help="Of a pipeline; the same as --arg mode=….")
+@click.option(
+    "--force", is_flag=True, help="Of a pipeline: as if its sources had changed; as --arg force=true."
+)
+@click.option(
+    "--if-active",
+    type=click.Choice(["queue", "refuse"]),
+    help="While another run is active; default: queue, of a pipeline refuse.",
+)
 @click.option("--idempotency-key", "name", help="The same key adds one fire however often it is sent.")
 @click.option("--here", is_flag=True, help="Run it in this process (needs TARGET); waits for its end.")
 @follow_options
@@ -33,7 +44,9 @@ def trigger(
     namespace: str | None,
     pairs: tuple[str, ...],
     text: str | None,
-    if_active: str,
+    mode: str | None,
+    force: bool,
+    if_active: str | None,
     name: str | None,
     here: bool,
     wait: bool,
@@ -42,20 +55,38 @@ def trigger(
 ) -> int:
     """Run JOB now, on whichever replica has room. Prints the key of the fire.
 
-    Arguments given here replace those of the job. With --if-active refuse and a run that is active it adds
-    nothing and exits 2.
+    Arguments given here replace those of the job. A pipeline whose run is active, and any other job with
+    --if-active refuse, adds nothing and exits 2. With --wait its progress is shown.
     """
     source = Source.of(words, ("JOB",), url, namespace)
-    request: dict[str, Any] = {"args": arguments(pairs, text), "idempotency_key": _checked(name)}
-    request |= {"if_active": if_active, "by": whoami()}
-    try:
-        if here:
-            fire = _run_here(source, request, timeout, as_json)
-        else:
-            fire = source.ask(lambda store: _add(source, store, request, wait, timeout, as_json))
-    except AnotherRunIsActive as error:
-        raise AnotherRunIsActive(f"Another run is already active: {str(error).rpartition(': ')[2]}") from None
+    if mode is not None:
+        pairs = (*pairs, f"mode={json.dumps(mode)}")
+    if force:
+        pairs = (*pairs, "force=true")
+    request = Request(arguments(pairs, text), _checked(name), if_active, mode is not None or force)
+    if here:
+        fire = _run_here(source, request, timeout, as_json)
+    else:
+        fire = source.ask(lambda store: _add(source, store, request, wait, timeout, as_json))
     return told(fire, as_json, waited=here or wait or timeout is not None)
+
+
+@dataclass(frozen=True)
+class Request:
+    args: dict[str, Any] | None
+    idempotency_key: str | None
+    if_active: str | None
+    """None: as is usual for what it is."""
+    of_pipeline: bool
+
+    def keywords(self) -> dict[str, Any]:
+        usual = "refuse" if self.of_pipeline else "queue"
+        return {
+            "args": self.args,
+            "idempotency_key": self.idempotency_key,
+            "if_active": self.if_active or usual,
+            "by": whoami(),
+        }
 
 
 def arguments(pairs: tuple[str, ...], text: str | None) -> dict[str, Any] | None:
@@ -80,31 +111,37 @@ def arguments(pairs: tuple[str, ...], text: str | None) -> dict[str, Any] | None
 
 
 async def _add(
-    source: Source, store: Store, request: dict[str, Any], wait: bool, timeout: float | None, as_json: bool
+    source: Source, store: Store, request: Request, wait: bool, timeout: float | None, as_json: bool
 ) -> FireRecord:
     [job] = source.words
     await stored_job(store, job)
     await warn_if_nobody_knows(store, job)
-    handle = await _triggered(source, job, request, as_json)
-    return await followed(handle, wait, timeout)
+    handle = await _triggered(source, store, request, as_json)
+    return await followed(handle, wait, timeout, quietly=as_json)
 
 
-async def _triggered(source: Source, job: str, request: dict[str, Any], as_json: bool) -> Handle:
+async def _triggered(source: Source, store: Store, request: Request, as_json: bool) -> Handle:
+    [job] = source.words
+    if isinstance(source.scheduler.function_of(job), Pipeline) or await is_pipeline(store, job):
+        request = replace(request, of_pipeline=True)
     try:
-        handle = await source.scheduler.do_trigger(job, **request)
+        handle = await source.scheduler.do_trigger(job, **request.keywords())
     except ConfigurationError as error:  # the store is open: only the arguments can be wrong
         raise UsageError(str(error)) from None
+    except AnotherRunIsActive as error:
+        kind = "Another pipeline run" if request.of_pipeline else "Another run"
+        raise AnotherRunIsActive(f"{kind} is already active: {str(error).rpartition(': ')[2]}") from None
     if not as_json:
         say(handle.key)  # before any waiting: whoever interrupts it knows what to look for
     return handle
 
 
-def _run_here(source: Source, request: dict[str, Any], timeout: float | None, as_json: bool) -> FireRecord:
+def _run_here(source: Source, request: Request, timeout: float | None, as_json: bool) -> FireRecord:
     """A replica for this one task joins, runs it and leaves. The ledger, overlap and fencing are as always;
     so another replica that knows the task may take the fire first."""
     if source.target is None:
         raise UsageError("--here needs the code: fencepost trigger app:scheduler JOB --here")
-    logging.basicConfig(format="%(asctime)s %(levelname)-7s %(message)s", level=logging.INFO)
+    log_to_stderr()
     [job] = source.words
     scheduler = source.scheduler
     scheduler.only(_task(source, job))
@@ -114,8 +151,10 @@ def _run_here(source: Source, request: dict[str, Any], timeout: float | None, as
         assert waiting is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, waiting.cancel)
         async with asyncio.timeout(timeout), scheduler:
-            handle = await scheduler.ask(_triggered(source, job, request, as_json))
-            return await handle.wait()
+            look = scheduler.do_look(lambda store: _triggered(source, store, request, as_json))
+            handle = await scheduler.ask(look)
+            with view(quietly=as_json) as show:
+                return await ended(handle.record, show)
 
     try:
         return asyncio.run(session())

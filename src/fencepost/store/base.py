@@ -329,6 +329,17 @@ class FireQuery:
     limit: int = 100
 
 
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Which SQL database a store lives in, so that `fire.fenced` knows a connection that leads there."""
+
+    kind: Literal["sqlite", "postgresql"]
+    database: str
+    """The file; or which database of which cluster."""
+    fires: str
+    """Where the rows of fires are: the table, or the schema."""
+
+
 class Store(ABC):
     """See the module's docstring for the rules."""
 
@@ -343,6 +354,9 @@ class Store(ABC):
 
     descriptors: Sequence[int] = ()
     """Open files that the processes of jobs must hold open as well: while they live the replica is not proven dead."""
+
+    home: Home | None = None
+    """None: in no SQL database, or not known yet."""
 
     evidence_every: float | None = None
     """Seconds between two looks for evidence; None: there is never any."""

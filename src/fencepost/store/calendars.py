@@ -202,8 +202,20 @@ class Calendars(Ledger):
         )
 
     def jobs(self, at: Moment, ids: Sequence[str] | None = None) -> tuple[JobRecord, ...]:
-        found = self.every_job() if ids is None else (self.job(id) for id in ids)
-        return tuple(record for record in found if record is not None and not record.removed_at)
+        found = [
+            record
+            for record in (self.every_job() if ids is None else map(self.job, ids))
+            if record is not None and not record.removed_at
+        ]
+        names = dict.fromkeys(record.job.target for record in found)
+        targets = self.unknown_targets() if ids is None else map(self.target, names)
+        unknown = {target.name: target.unknown_since for target in targets if target.unknown_since}
+        return tuple(
+            changed(record, unknown_since=unknown[record.job.target])
+            if record.job.target in unknown
+            else record
+            for record in found
+        )
 
     def history(self, at: Moment, job_id: str) -> tuple[JobEvent, ...]:
         return tuple(self.events_of(job_id))

@@ -35,12 +35,27 @@ class Beacons:
             # Declared dead although it lived: the file is gone, and without one nobody would see it die.
             os.close(self._held.pop(replica))
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Locked before it gets its name: a file that can be found and is not locked means death.
+        self._clear_up()
+        while replica not in self._held:
+            self._light(replica)
+
+    def _light(self, replica: str) -> None:
+        """Locked before it gets its name: a file that can be found and is not locked means death."""
         fresh = self._folder / f"{replica}.new"
         descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        os.rename(fresh, self._path(replica))
-        self._held[replica] = descriptor
+        try:
+            os.rename(fresh, self._path(replica))
+        except FileNotFoundError:
+            os.close(descriptor)  # cleared up by another before it was locked: once more
+        else:
+            self._held[replica] = descriptor
+
+    def _clear_up(self) -> None:
+        """Remove what others have left behind who died before theirs had its name."""
+        for path in self._folder.glob("*.new"):
+            if _is_free(path):
+                path.unlink(missing_ok=True)
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -73,18 +88,7 @@ class Beacons:
             return False
 
     def _is_dead(self, replica: str) -> bool:
-        try:
-            descriptor = os.open(self._path(replica), os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        else:
-            return True
-        finally:
-            os.close(descriptor)
+        return _is_free(self._path(replica))
 
     def _path(self, replica: str) -> Path:
         return self._folder / f"{checked_id(replica, 'replica')}.alive"
@@ -95,6 +99,22 @@ class Beacons:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         self._held.clear()
+
+
+def _is_free(path: Path) -> bool:
+    """Whether it is there, and nobody holds it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)
 
 
 _all_beacons: weakref.WeakSet[Beacons] = weakref.WeakSet()

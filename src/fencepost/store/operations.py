@@ -394,14 +394,15 @@ class Operations(Calendars):
 
     def cancel_fire(self, at: Moment, key: str, by: str = "") -> FireRecord | None:
         fire = self.fire(key)
-        if fire is None:
-            return None
+        if fire is None or fire.state.final:
+            return fire
+        fire = changed(fire, cancelled_by=fire.cancelled_by or by)
         if fire.state is State.RUNNING:
             self.put_fire(changed(fire, cancel_requested=True))
             self.hinted = True
         elif fire.state is State.WAITING:
             self._finish(at, fire, State.CANCELLED, Reason.REQUESTED)
-        elif not fire.state.final and (fire.due_at <= at.wall or not fire.scheduled):
+        elif fire.due_at <= at.wall or not fire.scheduled:
             closing = Closing(fire, State.CANCELLED, Reason.REQUESTED)
             self._keep(at, self._close(at, self._job(fire.job_id), closing))
         return self.fire(key)

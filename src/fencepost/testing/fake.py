@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextvars import Token
 from datetime import datetime
 
+from fencepost.fenced import Scope
 from fencepost.fire import Fire, _current
 from fencepost.model import FireRecord, Json, fire_key, json_value, manual_key
 from fencepost.testing.world import EPOCH
@@ -30,11 +31,12 @@ class FakeFire(Fire):
         attempt: int = 1,
         replica: str = "fake",
         checkpoint: Json = None,
+        kept: Json = None,
     ) -> None:
         due_at = as_utc(due_at, "due_at")
         key = fire_key(job_id, due_at) if scheduled else manual_key(job_id, "fake")
         record = FireRecord(key, job_id, due_at, scheduled, token=token, attempt=attempt, replica=replica)
-        self._recorder = Recorder()
+        self._recorder = Recorder(kept)
         super().__init__(record, json_value(dict(args or {}), "args"), self._recorder)
         self.checkpoint = json_value(checkpoint, "checkpoint")
         self._entered: Token[Fire | None] | None = None
@@ -49,6 +51,11 @@ class FakeFire(Fire):
         """The checkpoints it saved, the latest last."""
         return self._recorder.saved
 
+    @property
+    def keeps(self) -> list[Json]:
+        """What it asked its job to keep; the latest counts."""
+        return self._recorder.keeps
+
     def fence(self) -> None:
         """From now on this run may no longer be the only one: `check` raises, checkpoints are refused."""
         self._recorder.current = False
@@ -56,6 +63,9 @@ class FakeFire(Fire):
     def cancel(self) -> None:
         """As if somebody had cancelled it: `check` raises."""
         self._end("cancelled")
+
+    def _raise_if_ended(self) -> None:
+        self.check()  # there is no store that could know better
 
     def __enter__(self) -> FakeFire:
         self._entered = _current.set(self)
@@ -69,13 +79,19 @@ class FakeFire(Fire):
 class Recorder:
     """A fire's way back to a replica that is not there."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Json = None) -> None:
         self.current = True
+        self.scope = Scope()
         self.reports: list[Mapping[str, Json]] = []
         self.saved: list[Json] = []
+        self.keeps: list[Json] = []
+        self._kept = kept
 
     def trusted(self) -> bool:
         return self.current
+
+    def steady(self) -> float:
+        return 0.0
 
     def report(self, progress: Mapping[str, Json]) -> None:
         self.reports.append(progress)
@@ -85,4 +101,15 @@ class Recorder:
             self.saved.append(checkpoint)
         answered: concurrent.futures.Future[bool] = concurrent.futures.Future()
         answered.set_result(self.current)
+        return answered
+
+    def said(self) -> None:
+        return
+
+    def keep(self, value: Json) -> None:
+        self.keeps.append(value)
+
+    def kept(self) -> concurrent.futures.Future[Json]:
+        answered: concurrent.futures.Future[Json] = concurrent.futures.Future()
+        answered.set_result(self._kept)
         return answered

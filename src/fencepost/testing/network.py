@@ -150,9 +150,13 @@ class Network:
         request.reply = self.apply(request.process, request.name, request.args)
         self.handling = None
         request.step = self.steps
-        deaf = request.process.name in self.deaf
-        if not deaf and not self._lost(request.process, self.weather.lose_reply):
+        unheard = self._took_the_reply_along() or request.process.name in self.deaf
+        if not unheard and not self._lost(request.process, self.weather.lose_reply):
             self._deliver(request.process, self._hand_over, request)
+
+    def _took_the_reply_along(self) -> bool:
+        """It went down right after the commit."""
+        return not self.store_is_up and self.chance.random() < 0.3
 
     def _deliver(self, process: Process, callback: Callable[..., None], *args: Any) -> None:
         def arrive() -> None:

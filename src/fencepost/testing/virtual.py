@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from fencepost.audit import Report, audit
 from fencepost.clock import seconds
 from fencepost.errors import UsageError
-from fencepost.host import InlineHost
+from fencepost.host import InlineHost, StandIn
 from fencepost.model import FireRecord, Json, State
 from fencepost.replica import Identity, Replica
 from fencepost.scheduler import Scheduler
@@ -63,8 +63,9 @@ class WorldClock:
 class VirtualTime:
     """A replica of the scheduler in a world of its own."""
 
-    def __init__(self, scheduler: Scheduler, start: datetime) -> None:
+    def __init__(self, scheduler: Scheduler, start: datetime, command: StandIn) -> None:
         self.scheduler = scheduler
+        self._command = command
         self.world = World(as_utc(start, "start"))
         self.store = MemoryStore(WorldClock(self.world))
         self._process = Process(self.world, "virtual")
@@ -181,7 +182,7 @@ class VirtualTime:
             self.replica = self.scheduler.replica_on(
                 self.store,
                 WorldClock(self.world),
-                InlineHost(),
+                InlineHost(self._command),
                 Identity("virtual", "virtual", 0),
                 inline=True,
             )
@@ -194,9 +195,14 @@ class VirtualTime:
 
 
 @contextmanager
-def virtual(scheduler: Scheduler, start: datetime = EPOCH) -> Iterator[VirtualTime]:
-    """The scheduler in virtual time, from `start` on. Its own store is left alone: the ledger here begins empty."""
-    time = VirtualTime(scheduler, start)
+def virtual(
+    scheduler: Scheduler, start: datetime = EPOCH, *, command: StandIn = lambda fire, words: None
+) -> Iterator[VirtualTime]:
+    """The scheduler in virtual time, from `start` on. Its own store is left alone: the ledger here begins empty.
+
+    Commands are not run. They succeed, or do what `command` does, which is called with the fire and the words.
+    """
+    time = VirtualTime(scheduler, start, command)
     time.start()
     try:
         yield time

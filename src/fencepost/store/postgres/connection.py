@@ -41,6 +41,8 @@ class Server:
     history: str
     """Which history of which database cluster it writes: another one after a failover or a restored backup."""
     started: int
+    database: str
+    """Which database of which cluster."""
     is_direct: bool
     """No pooler in between. One gives its clients process numbers of its own."""
 
@@ -118,11 +120,13 @@ def _meet(connection: Connection) -> Server:
             "this PostgreSQL is a standby and takes no writes; name the primary in the URL, or all hosts with "
             "target_session_attrs=primary"
         )
-    (history,) = connection.one(
-        "select system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) from pg_control_system()"
+    history, database = connection.one(
+        "select system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8),"
+        " system_identifier || '/' || (select oid from pg_database where datname = current_database())"
+        " from pg_control_system()"
     )
     connection.prepare_threshold = 5
-    return Server(history, started, is_direct=pid == connection.info.backend_pid)
+    return Server(history, started, database, is_direct=pid == connection.info.backend_pid)
 
 
 REFUSED = ("authentication failed", "pg_hba.conf", "does not exist", "permission denied")

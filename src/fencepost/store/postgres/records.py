@@ -104,6 +104,7 @@ def fire_of(row: Any) -> FireRecord:
         output=row[21],
         args=extra.get("args"),
         by=extra.get("by", ""),
+        cancelled_by=extra.get("cancelled_by", ""),
     )
     if "attempts" in extra:
         return changed(fire, attempts=from_json(tuple[Attempt, ...], extra["attempts"]))
@@ -146,6 +147,8 @@ def _extra(fire: FireRecord) -> str | None:
         extra["args"] = fire.args
     if fire.by:
         extra["by"] = fire.by
+    if fire.cancelled_by:
+        extra["cancelled_by"] = fire.cancelled_by
     last = _last_attempt(fire)
     if last and fire.attempts[-1:] != last:
         extra["attempts"] = fire.attempts

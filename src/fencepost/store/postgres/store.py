@@ -26,6 +26,7 @@ from fencepost.store.base import (
     ClaimRequest,
     DueJobs,
     Evidence,
+    Home,
     NewFire,
     Plan,
     Pulse,
@@ -95,7 +96,10 @@ class PostgresStore(ThreadedMirror):
 
     async def wait(self, seconds: float) -> bool:
         line = self._line()
-        await asyncio.shield(asyncio.wrap_future(line.tried))
+        if not line.tried.done():
+            # What was said before somebody listened was said to nobody: that counts as a hint.
+            await asyncio.shield(asyncio.wrap_future(line.tried))
+            return True
         if not line.is_off:
             return await self._hints.wait(seconds)
         for _ in range(max(1, round(seconds / LOOK_EVERY))):
@@ -292,6 +296,7 @@ class PostgresStore(ThreadedMirror):
             except BaseException:
                 db.close()
                 raise
+            self.home = Home("postgresql", db.server.database, self._names.schema)
             self._db, self._hints_seen = db, self._hints_seen or hints_so_far(db)
         return self._db
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from fencepost.model import Era, FireRecord, JobRecord, State
+from fencepost.model import Era, FireRecord, JobRecord, State, changed
 from fencepost.store.base import (
     Beat,
     Claim,
@@ -151,7 +152,21 @@ class PlainPath:
                     break
         elif ids:
             found.update(await self._some_jobs(ids, await self._link.ask("HMGET", self._keys.jobs, *ids)))
-        return tuple(record for record in found.values() if not record.removed_at)
+        records = [record for record in found.values() if not record.removed_at]
+        unknown = await self._unknown_since()
+        return tuple(
+            changed(record, unknown_since=unknown[record.job.target])
+            if record.job.target in unknown
+            else record
+            for record in records
+        )
+
+    async def _unknown_since(self) -> dict[str, datetime]:
+        """The tasks that no replica knows, and since when."""
+        names = await self._link.ask("ZRANGE", self._keys.unknown, 0, -1)
+        rows = await self._link.ask("HMGET", self._keys.targets, *names) if names else []
+        targets = [target_record(row) for row in rows if row]
+        return {target.name: target.unknown_since for target in targets if target.unknown_since}
 
     async def _some_jobs(self, ids: Sequence[str], colds: Sequence[str | None]) -> dict[str, JobRecord]:
         hots = await self._link.ask("EVALSHA", scripts.HOTS, self._keys.prefix, *ids)

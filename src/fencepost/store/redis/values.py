@@ -55,6 +55,7 @@ _NAMES = {
     "checkpoint": "cp",
     "progress": "p",
     "cancel_requested": "q",
+    "cancelled_by": "qb",
     "attempts": "h",
     "output": "o",
 }

@@ -27,7 +27,7 @@ from fencepost.store.texts import (
     text,
 )
 
-EXTRA = ("args", "by", "error", "checkpoint", "progress", "attempts", "output")
+EXTRA = ("args", "by", "cancelled_by", "error", "checkpoint", "progress", "attempts", "output")
 """Fields of a fire that most fires do not have."""
 
 
@@ -265,9 +265,11 @@ def _known(leads: bool) -> str:
 # --- values -------------------------------------------------------------------------------------------
 
 _JOB_COLUMNS = "definition, rest, token, decided_through, tail"
-_NOTHING: dict[str, tuple[Any, ...]] = {
-    name: (None,) if name != "by" else ("",) for name in EXTRA if name != "attempts"
-} | {"attempts": ((),)}
+_NOTHING: dict[str, tuple[Any, ...]] = {name: (None,) for name in EXTRA} | {
+    "by": ("",),
+    "cancelled_by": ("",),
+    "attempts": ((),),
+}
 _FIRE_FIELDS = [field.name for field in fields(FireRecord) if field.name not in EXTRA]
 FIRE_COLUMNS = ", ".join(f"fire.{name}" for name in (*_FIRE_FIELDS, "extra"))
 _FIRES = f"select {FIRE_COLUMNS} from {{fires}} as fire"
@@ -316,6 +318,7 @@ def extra_of(fire: FireRecord) -> str | None:
     if (
         fire.progress is fire.args is fire.checkpoint is fire.error is fire.output is None
         and not fire.by
+        and not fire.cancelled_by
         and attempts == _only_attempt(fire)
     ):
         return None

@@ -20,6 +20,7 @@ from typing import Any
 from fencepost.clock import Clock, SystemClock, moment_of
 from fencepost.errors import ConfigurationError, StoreCorrupt, StoreUnavailable
 from fencepost.store import mirror
+from fencepost.store.base import Home
 from fencepost.store.local import Beacons, Hint, boot_id, refuse_network_file_system
 from fencepost.store.mirror import LocalMirror, P, T
 from fencepost.store.sqlite.plain import PlainRows
@@ -66,6 +67,7 @@ class SqliteStore(LocalMirror):
         self.path = Path(path)
         self._names = Names(namespace)
         self._clock = clock or SystemClock()
+        self.home = Home("sqlite", str(self.path.absolute()), self._names["fires"])
         self._folder = self.path.with_name(self.path.name + "-fencepost")
         super().__init__(Beacons(self._folder / namespace), Hint(self._folder / f"{namespace}.hint"))
         self._steps: deque[Step] = deque()

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.model import FireRecord
+from fencepost.testing.checker.audit import Audit
 from fencepost.testing.checker.books import Body, Books
 from fencepost.testing.checker.definitions import Definitions
 from fencepost.testing.checker.judge import Judge, Step
@@ -42,6 +43,7 @@ class Checker:
             Tasks(books),
             Ledger(books),
             self.sink,
+            Audit(books),
         ]
 
     @property
@@ -51,7 +53,7 @@ class Checker:
     # --- as it happens ------------------------------------------------------------------------------------
 
     def step(self, step: Step) -> None:
-        self.books.latest = max(self.books.latest, self.books.moment().wall)
+        self.books.latest = self.books.latest_now()
         for judge in self._judges:
             judge.step(step)
 

@@ -73,15 +73,28 @@ class Books:
     """Claims the store has lost. Whoever holds one cannot know."""
     forgiven: set[Attempt] = field(default_factory=set)
     """Those of them that nobody could tell the store of in time: such a fire may run twice."""
+    forgotten_eras: set[tuple[int, str]] = field(default_factory=set)
+    """Incarnations, and in which start of the server each was, of which the store has lost all trace. A later one may
+    have the same number."""
     paused: dict[str, float] = field(default_factory=dict)
     """By process: when its last pause ended."""
     targets: dict[str, frozenset[str]] = field(default_factory=dict)
     """By process: the tasks it knows."""
     latest: datetime = EPOCH
-    """The latest the store's clock has ever been."""
+    """The latest the store's clock has been, up to its last step."""
     stepped_back: bool = False
     excused: set[Attempt] = field(default_factory=set)
     """Claims ended early although their replica is alive: only a step of the store's clock may do that."""
+
+    def may_be_given_again(self, attempt: Attempt) -> bool:
+        """Whether a later claim may have the token of this one, or a lower one: the incarnation it was made in is
+        forgotten, and so was everybody who could have told of it before somebody claimed in the next one."""
+        incarnation = attempt[1] >> 40
+        return attempt in self.forgiven and any(number == incarnation for number, _ in self.forgotten_eras)
+
+    def latest_now(self) -> datetime:
+        """The latest the store's clock has ever been, also inside a step."""
+        return max(self.latest, self.moment().wall)
 
     def was_paused(self, process: str, since: float) -> bool:
         return self.paused.get(process, -1.0) > since

@@ -33,6 +33,8 @@ class Ledger(Judge):
                 )
         elif after.state not in NEXT[before.state]:
             self.books.violation("S5", f"{before.key} was {before.state}, now {after.state}")
+        elif after.state.final and after.due_at > self.books.latest_now():
+            self.books.violation("S8", f"{after.key} is {after.state} before it is due")
 
     # --- at the end -------------------------------------------------------------------------------------------
 

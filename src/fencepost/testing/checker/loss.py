@@ -14,7 +14,16 @@ TOLERANCE = 0.997
 
 
 class Loss(Judge):
-    lost_with_the_store: ClassVar = ("_last_step", "_numbers")
+    lost_with_the_store: ClassVar = (
+        "_last_step",
+        "_numbers",
+        "_eras",
+        # A loss that was noticed can be forgotten by the next one, and must be noticed again.
+        "_witnesses",
+        "_noticed",
+        "_noticed_at",
+        "_concluded",
+    )
 
     def __init__(self, books: Books) -> None:
         super().__init__(books)
@@ -26,6 +35,8 @@ class Loss(Judge):
         """By replica: the last of them it was told of."""
         self._learned: dict[tuple[str, int, str], float] = {}
         """When each replica was first told of each incarnation."""
+        self._eras: set[tuple[int, str]] = set()
+        """The incarnations there have been, and in which start of the server each was."""
         self._in_doubt = False
         """The server has restarted, and nobody has claimed since."""
         self._restarted_at = 0.0
@@ -43,12 +54,19 @@ class Loss(Judge):
         self._last_step = step.number
         super().step(step)
         era = self.books.state.leader.era
+        self._eras.add((era.incarnation, era.server))
         if era.standing == "lost" and era.incarnation != self._noticed:
             self._noticed, self._noticed_at = era.incarnation, self.books.now()
             self.books.forgiven |= {each for each in self._new() if self._may_be_repeated(each[0])}
             self._conclude()
-            if not self._in_doubt:
+            if not self._in_doubt and not self._has_seen_what_is_forgotten(step):
                 self.books.violation("D2", f"{step.replica} reports a loss, but nothing was lost")
+
+    def _has_seen_what_is_forgotten(self, step: Step) -> bool:
+        """An incarnation of which the store has no trace. Its tokens may be given out a second time in the present one
+        if that has the same number, so it is never too late to say so."""
+        seen = step.args[0].seen
+        return (seen.incarnation, seen.server) in self.books.forgotten_eras
 
     # --- what was told to whom ------------------------------------------------------------------------------
 
@@ -80,7 +98,9 @@ class Loss(Judge):
     # --- a restart, and the end of doubt ----------------------------------------------------------------------
 
     def restored(self, snapshot: dict[str, Any]) -> None:
+        before = self._eras
         super().restored(snapshot)
+        self.books.forgotten_eras |= before - self._eras
         told = {replica for replica, step in self._told.items() if step > self._last_step}
         self._witnesses |= told - self.books.dead
 

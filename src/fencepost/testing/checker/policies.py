@@ -118,7 +118,7 @@ class Policies(Judge):
                 return  # planned as a stretch when there was more, or because it was taken for lost or paused
             # A backlog stays in stretches, also where the clock steps back after it was planned.
             if (
-                self._queue(fire.job_id) + len(self._due_after(fire, max(now, self.books.latest)))
+                self._queue(fire.job_id) + len(self._due_after(fire, self.books.latest_now()))
                 < CATCH_UP_LIMIT
             ):
                 self._wrong("misfire", fire, "is beyond the catch-up limit, which is not reached")

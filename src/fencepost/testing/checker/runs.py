@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from fencepost.testing.checker.books import Body, Books, at_once
+from fencepost.model import FireRecord, State
+from fencepost.testing.checker.books import Attempt, Body, Books, at_once
 from fencepost.testing.checker.judge import Judge
 from fencepost.testing.network import Request
 
@@ -21,22 +22,31 @@ class Runs(Judge):
         """Fires with no reason to be late, and when they fall due."""
         self._running: list[Body] = []
         self._first_start: dict[str, float] = {}
-        self._told_to_end: dict[tuple[str, int], float] = {}
+        self._told_to_end: dict[Attempt, float] = {}
+        self._limits: dict[Attempt, int] = {}
+        """By claim: how many runs its job was allowed when it was made."""
+
+    def row(self, before: FireRecord | None, after: FireRecord | None) -> None:
+        if after is not None and after.state is State.RUNNING:
+            job = self.books.state.jobs_by_id[after.job_id].job
+            self._limits.setdefault((after.key, after.token), at_once(job))
 
     def started(self, body: Body) -> None:
-        """At most so many unfenced runs of a job at once. A run whose token is not current is fenced."""
+        """At most so many unfenced runs of a job at once. A run whose token is not current is fenced.
+
+        The limit is kept when a fire is claimed. A claim may be answered, and its body start, under a later
+        definition; and one claimed after it, under a higher limit, may have started before it. So each run is held
+        against those that were claimed before it, by the limit of its own claim."""
         self._first_start.setdefault(body.key, body.started)
         self._running = [other for other in self._running if other.ended is None]
-        if self._unfenced(body):
-            others = [other.key for other in self._running if self._same_job(other, body)]
-            # Claimed under one definition, it may start under another.
-            job = self.books.state.jobs_by_id[body.fire.job_id].job
-            if len(others) >= max(at_once(job), at_once(body.job)):
-                self.books.violation("S6", f"{body.key} runs beside {others}")
         self._running.append(body)
-
-    def _same_job(self, other: Body, body: Body) -> bool:
-        return other.fire.job_id == body.fire.job_id and self._unfenced(other)
+        mine = [
+            each for each in self._running if each.fire.job_id == body.fire.job_id and self._unfenced(each)
+        ]
+        mine.sort(key=lambda each: each.token)
+        for number, each in enumerate(mine):
+            if number >= self._limits[each.key, each.token]:
+                self.books.violation("S6", f"{each.key} runs beside {[other.key for other in mine[:number]]}")
 
     def _unfenced(self, body: Body) -> bool:
         return self.books.current.get(body.key) == body.token

@@ -19,8 +19,8 @@ CLOCKS = 1.003
 class Tokens(Judge):
     def __init__(self, books: Books) -> None:
         super().__init__(books)
-        self._last: dict[str, int] = defaultdict(int)
-        """By job. Not lost with the store: later tokens are higher all the same."""
+        self._given: dict[str, set[Attempt]] = defaultdict(set)
+        """By job: every claim. Not lost with the store: later tokens are higher all the same."""
         self._settled: set[Attempt] = set()
         self._released: set[Attempt] = set()
         """Attempts after which the fire may rightly be claimed again."""
@@ -59,12 +59,17 @@ class Tokens(Judge):
                 self.books.violation(
                     "S1", f"{fire.key} claimed with token {fire.token} while {held} is current"
                 )
-            if fire.token <= self._last[fire.job_id]:
-                last = self._last[fire.job_id]
-                self.books.violation("S4", f"{fire.key}: token {fire.token} after {last}")
+            self._outranks(fire)
             self._may_run_again(claim)
             self.books.current[fire.key] = fire.token
-            self._last[fire.job_id] = max(fire.token, self._last[fire.job_id])
+            self._given[fire.job_id].add((fire.key, fire.token))
+
+    def _outranks(self, fire: FireRecord) -> None:
+        """Its token is higher than all before it."""
+        higher = [attempt for attempt in self._given[fire.job_id] if attempt[1] >= fire.token]
+        counted = [token for key, token in higher if not self.books.may_be_given_again((key, token))]
+        if counted:
+            self.books.violation("S4", f"{fire.key}: token {fire.token} after {max(counted)}")
 
     def _may_run_again(self, claim: Claim) -> None:
         """A further attempt exists only after the one before was settled or given back by its own token, or was
@@ -119,7 +124,7 @@ class Tokens(Judge):
 
     def started(self, body: Body) -> None:
         attempt = body.key, body.token
-        if attempt in self.books.bodies:
+        if attempt in self.books.bodies and not self.books.may_be_given_again(attempt):
             self.books.violation("S1", f"{body.key} started twice with token {body.token}")
         self._starts[body.key].append(body.token)
         granted = self._granted.get(attempt)

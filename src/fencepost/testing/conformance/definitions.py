@@ -473,6 +473,20 @@ class OrphanRules:
         assert due_times(await harness.fires("job")) == due_times(before)
         assert await harness.store.jobs(["job"])
 
+    async def test_it_is_known_since_when_nobody_knows_it(self, harness: Harness) -> None:
+        term = await harness.elect("a", "other")
+        await harness.define("job", every(minutes=1))
+        assert (await harness.job("job")).unknown_since is None, "nobody has looked yet"
+        await harness.store.sweep("a", term, ())
+        since = await harness.now()
+        await harness.elapse(20)
+        await harness.store.sweep("a", term, ())
+        for found in (await harness.job("job"), *await harness.store.jobs()):
+            assert found.unknown_since == since
+        await harness.join("b")
+        for found in (await harness.job("job"), *await harness.store.jobs()):
+            assert found.unknown_since is None
+
     async def test_for_an_hour_it_is_still_planned(self, harness: Harness, forsaken: int) -> None:
         await self.lead_on(harness, forsaken, 50)
         assert len(await harness.fires("job", State.PENDING)) >= 4

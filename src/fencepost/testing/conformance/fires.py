@@ -141,8 +141,8 @@ class SettleRules:
         await harness.update(RetryLater(fire.key, fire.token, 0))
         again = await harness.claim("a")
         assert again.output == "one"
-        await harness.update(Settle(again.key, again.token, State.SUCCEEDED, output="two\n\"é\""))
-        assert (await harness.fire(fire.key)).output == "two\n\"é\""
+        await harness.update(Settle(again.key, again.token, State.SUCCEEDED, output='two\n"é"'))
+        assert (await harness.fire(fire.key)).output == 'two\n"é"'
 
     @pytest.mark.parametrize("output", [None, "newer"])
     async def test_a_settle_without_output_leaves_it(self, harness: Harness, output: str | None) -> None:
@@ -383,6 +383,21 @@ class CancelRules:
         assert asked == replace(fire, cancel_requested=True)
         assert [held.cancel_requested for held in (await harness.beat("a")).held] == [True]
         assert await harness.settle(fire, State.CANCELLED)
+
+    async def test_who_cancelled_is_on_record_and_only_the_first_to_ask(self, harness: Harness) -> None:
+        fire = await harness.running()
+        for name in ("alice", "bob"):
+            await harness.store.cancel_fire(fire.key, name)
+        assert await harness.settle(fire, State.CANCELLED)
+        await harness.store.cancel_fire(fire.key, "carol")
+        assert (await harness.fire(fire.key)).cancelled_by == "alice"
+
+    async def test_who_cancelled_what_waited_is_on_record(self, harness: Harness) -> None:
+        await harness.define("job")
+        await harness.trigger("job")
+        cancelled = await harness.store.cancel_fire("job!by-hand", "alice")
+        assert cancelled is not None
+        assert (cancelled.state, cancelled.cancelled_by) == (State.CANCELLED, "alice")
 
     async def test_a_running_fire_may_still_succeed(self, harness: Harness) -> None:
         fire = await harness.running()

@@ -60,6 +60,18 @@ class DataLossRules:
         assert pulse.leader.era.incarnation > harness.era.incarnation - 1
         assert pulse.leader.era.standing == "lost"
 
+    async def test_another_start_of_the_same_number_proves_a_loss_however_late(
+        self, harness: Harness
+    ) -> None:
+        """The store has forgotten that start: what was claimed in it may have the tokens that are given out now."""
+        fire = await harness.running()
+        era = harness.era
+        forgotten = Seen(era.incarnation, server="a start that is forgotten")
+        pulse = await harness.beat("a", seen=forgotten)
+        assert pulse.leader.era.standing == "lost"
+        assert pulse.leader.era.incarnation > era.incarnation
+        assert not await harness.settle(fire)
+
     async def test_a_loss_is_noticed_once(self, harness: Harness) -> None:
         await harness.elect("a")
         old = harness.era.incarnation

@@ -14,15 +14,18 @@ from fencepost.testing.mutants.mutant import Mutant
 from fencepost.testing.mutants.replica import REPLICA
 from fencepost.testing.mutants.store import STORE
 
-__all__ = ["MUTANTS", "SEEDS", "Mutant", "mutated", "seeds_to_notice"]
+__all__ = ["MUTANTS", "SEEDS", "Mutant", "Noticed", "mutated", "seeds_to_notice"]
 
 SEEDS = 300
 
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in (*STORE, *REPLICA)}
 
 
-def seeds_to_notice(name: str, seeds: int = SEEDS, first: int = 0) -> tuple[int, str] | None:
-    """How many seeds it took, and the violation; None: it survived them all."""
+Noticed = tuple[int, str] | None
+"""How many seeds it took, and the violation; None: it survived them all."""
+
+
+def seeds_to_notice(name: str, seeds: int = SEEDS, first: int = 0) -> Noticed:
     with mutated(MUTANTS[name]) as simulate:
         for seed in range(first, first + seeds):
             try:

@@ -43,6 +43,13 @@ REPLICA: tuple[Mutant, ...] = (
         "if False",
     ),
     mutant(
+        "what_has_run_is_given_back",
+        "a run that the store forgot to have settled is settled again",
+        REPLICA_MODULE,
+        "told = ended if ended is not None and ended.token == token else GiveBack(key, token)",
+        "told = GiveBack(key, token)",
+    ),
+    mutant(
         "fenced_runs_go_on",
         "a run whose token is gone is told, and ends",
         HEART,

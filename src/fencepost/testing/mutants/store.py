@@ -276,8 +276,8 @@ CALENDAR = (
         "orphans_stay_planned",
         "what is planned ahead goes when nobody knows the task any more",
         CALENDARS,
-        "            self.withdraw_planned(record.id, since)\n            segments = (",
-        "            segments = (",
+        "            self.withdraw_planned(record.id, since)\n            for fire",
+        "            for fire",
     ),
     mutant(
         "orphaned_at_once",
@@ -351,6 +351,20 @@ DATA_LOSS = (
         OPERATIONS,
         "                    self._finish(at, fire, State.LOST, Reason.DATA_LOSS)\n",
         "                    pass\n",
+    ),
+    mutant(
+        "lost_runs_go_on",
+        "a loss ends every run the store knew of",
+        OPERATIONS,
+        "                    self._crash(at, fire, Reason.DATA_LOSS)\n",
+        "                    pass\n",
+    ),
+    mutant(
+        "leaving_in_doubt_gives_back",
+        "in doubt nobody can say that what a leaver holds never started",
+        OPERATIONS,
+        'if self.leader.era.standing == "restarted":\n                self._crash',
+        "if False:\n                self._crash",
     ),
 )
 

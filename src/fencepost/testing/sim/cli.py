@@ -39,11 +39,13 @@ def one(seed: int, trace: bool) -> int:
 def many(seeds: range, jobs: int) -> int:
     clock = SystemClock()
     begun = clock.steady()
-    done, fires, failed = 0, 0, list[Result]()
+    done, failed = 0, list[Result]()
+    seconds, runs, rows = 0.0, 0, 0
     faults: Counter[str] = Counter()
     with ProcessPoolExecutor(jobs) as pool:
         for result in pool.map(simulate, seeds, chunksize=5):
-            done, fires = done + 1, fires + result.fires
+            done, seconds = done + 1, seconds + result.seconds
+            runs, rows = runs + result.runs, rows + result.fires
             faults.update(result.faults)
             if result.violations:
                 failed.append(result)
@@ -53,7 +55,8 @@ def many(seeds: range, jobs: int) -> int:
                 print(f"\r{done}/{len(seeds)} seeds", end="", file=sys.stderr, flush=True)
     _clear()
     took = clock.steady() - begun
-    print(f"{done} seeds in {took:.0f} s ({done / took:.1f} seeds/s), {fires} ledger rows")
+    print(f"{done} seeds in {took:.0f} s ({done / took:.1f} seeds/s)")
+    print(f"{seconds / 3600:.0f} virtual hours, {rows} ledger rows, {runs} runs")
     print(_told(faults))
     print(f"{len(failed)} seeds with violations")
     if failed:
@@ -63,7 +66,7 @@ def many(seeds: range, jobs: int) -> int:
 
 def _told(faults: Mapping[str, int]) -> str:
     each = ", ".join(f"{count} × {kind}" for kind, count in sorted(faults.items()))
-    return f"{sum(faults.values())} faults: {each}" if faults else "no faults"
+    return f"{sum(faults.values())} faults drawn: {each}" if faults else "no faults"
 
 
 def _clear() -> None:

@@ -48,8 +48,11 @@ class Mix:
 
 def draw_mix(chance: random.Random, faults: Sequence[str], chores: Sequence[str]) -> Mix:
     style = chance.random()
-    if style < 0.25:
+    if style < 0.2:
         some = chance.sample(faults, 1)
+    elif style < 0.35:
+        # What follows from a loss of data takes a while and is easily upset by other faults.
+        some = ["lose data", *chance.sample(faults, 2)]
     elif style < 0.8:
         some = [kind for kind in faults if chance.random() < 0.3] or ["kill"]
     else:
@@ -80,7 +83,7 @@ def draw_next_release(chance: random.Random, number: int, last: Release, revisio
     added = draw_job(chance, f"job{len(jobs)}")
     jobs[added.id] = added
     tasks: tuple[str, ...] = TASKS
-    if chance.random() < 0.4:
+    if chance.random() < 0.6:
         gone = chance.choice(TASKS)
         tasks = tuple(task for task in TASKS if task != gone)
         jobs = {id: job for id, job in jobs.items() if job.target != gone}
@@ -93,7 +96,7 @@ def draw_job(chance: random.Random, id: str) -> Job:
         id=id,
         target=chance.choice(TASKS),
         trigger=draw_trigger(chance),
-        args={"longest": chance.choice([0.2, 1.0, 3.0, 8.0]), "fails": chance.choice([0.0, 0.0, 0.3])},
+        args={"longest": chance.choice([0.2, 1.0, 3.0, 8.0]), "fails": chance.choice([0.0, 0.3, 0.6])},
         overlap=draw_overlap(chance),
         misfire=chance.choice(["latest", "latest", "all", "skip"]),
         misfire_after=timedelta(seconds=chance.choice([1.5, 4.0])),
@@ -129,4 +132,4 @@ def draw_overlap(chance: random.Random) -> Overlap:
 
 
 def draw_retry(chance: random.Random) -> Retry | None:
-    return Retry(attempts=chance.choice([2, 3]), first=0.2, cap=1.0) if chance.random() < 0.4 else None
+    return Retry(attempts=chance.choice([2, 3]), first=0.2, cap=1.0) if chance.random() < 0.5 else None

@@ -18,7 +18,7 @@ from fencepost.testing.sim.members import Member
 if TYPE_CHECKING:
     from fencepost.testing.sim.simulation import Simulation
 
-MOST_LOSSES = 3
+MOST_LOSSES = 4
 """Of data, in one seed: each stops all claims for a TTL."""
 
 
@@ -29,9 +29,13 @@ class Faults:
         self.happened: Counter[str] = Counter()
         self._cut_until: dict[str, float] = {}
         self._outages = 0
+        self._losses = 0
         self._losing = False
         """What will be left of the store is on disk already."""
         self._manual: list[str] = []
+        self._steps = 0
+        """Claims and settlements so far."""
+        self._steps_awaited: list[tuple[int, Callable[[], None]]] = []
 
     def begin(self) -> None:
         mix = self.simulation.mix
@@ -68,8 +72,16 @@ class Faults:
         self.simulation.fall_ill(member, duration)
         self._tell(member.name, "paused", f"{duration:.2f}s")
 
-    def worst_moment(self, member: Member) -> None:
-        """Right after a commit, before its reply is seen."""
+    def committed(self, member: Member) -> None:
+        """Something was claimed or settled, and its reply is not seen yet."""
+        self._steps += 1
+        due = [callback for step, callback in self._steps_awaited if step <= self._steps]
+        self._steps_awaited = [each for each in self._steps_awaited if each[0] > self._steps]
+        for callback in due:
+            callback()
+        self._worst_moment(member)
+
+    def _worst_moment(self, member: Member) -> None:
         draw, often = self.chance.random(), self.simulation.mix.worst_moments
         if draw < often:
             self.happened["pause after a commit"] += 1
@@ -149,6 +161,8 @@ class Faults:
 
     def _outage(self, duration: float, back: Callable[[], None] = lambda: None) -> None:
         network = self.simulation.network
+        if self.simulation.calm:
+            return
         network.store_is_up = False
         self._outages += 1
         self.simulation.everybody_falls_ill(duration)
@@ -177,41 +191,87 @@ class Faults:
     def restart(self) -> None:
         """It comes up with all it had acknowledged. One that might not have cannot know that."""
         duration = self.chance.uniform(0.05, self.simulation.ttl)
-        if not self._outages:
-            self._outage(duration, self._come_up)
+
+        def go_down() -> None:
+            if not self._outages:
+                self._outage(duration, self._come_up)
+
+        if self.chance.random() < 0.5:
+            go_down()
+        else:
+            self._after_steps(1, go_down)
 
     def _come_up(self) -> None:
+        mix = self.simulation.mix
         self.simulation.network.restart_store()
-        if not self.simulation.mix.keeps_writes:
+        if not mix.keeps_writes:
             self._ask("restarted", f"start {self._now:.3f}")
         self._tell("store", "restarted")
+        if "lose data" in mix.faults and self.chance.random() < 0.3 and self._may_lose():
+            # It is killed again while there is doubt, right after what is settled first.
+            self._write_to_disk(partial(self._after_steps, 1))
 
     def lose_data(self) -> None:
-        """A server is killed, and comes up as it was a moment ago."""
-        simulation = self.simulation
-        age = self.chance.choice([0.02, 0.1, 0.3, 1.0, 4.0, 8.0]) * self.chance.uniform(0.5, 1.5)
-        enough = self.happened["lose data"] > MOST_LOSSES or self._now + age > simulation.mix.seconds
-        if self._outages or self._losing or enough:
+        """A server is killed, and comes up as it was a while ago; or, which is worse, as it was a few steps ago, when
+        something had just been claimed, or waited to be run again."""
+        if self._outages or not self._may_lose():
             return
-        self._losing = True
+        draw = self.chance.random()
+        if draw < 0.4:
+            self._write_to_disk(self._lose_seconds)
+        elif draw < 0.7:
+            self._after_steps(1, partial(self._write_to_disk, self._lose_steps))
+        else:
+            self._when_something_waits(partial(self._write_to_disk, self._lose_steps))
+
+    def _may_lose(self) -> bool:
+        may = not self._losing and self._losses < MOST_LOSSES
+        if may:
+            self._losing = True
+            self._losses += 1
+        return may
+
+    def _write_to_disk(self, lose: Callable[[Callable[[], None]], None]) -> None:
+        simulation = self.simulation
         rows, books = simulation.store.snapshot(), simulation.checker.snapshot()
         self._tell("store", "writes to disk")
-        if self.chance.random() < 0.3:
-            # A restart that will be forgotten.
-            self._later(age / 2, partial(self._outage, age / 8, self._come_up))
 
         def come_up() -> None:
             simulation.store.restore(rows)
             simulation.checker.restored(books)
             self._come_up()
+            if not simulation.calm and self.chance.random() < 0.3:
+                self.stop()  # perhaps one who was told of what is lost, before it could say so
 
         def crash() -> None:
             self._losing = False
             if not self._outages:
-                self._tell("store", "loses", f"{age:.2f}s")
+                self._tell("store", "loses what it did since")
                 self._outage(self.chance.choice([0.1, 1.0, 4.0]), come_up)
 
+        lose(crash)
+
+    def _lose_seconds(self, crash: Callable[[], None]) -> None:
+        age = self.chance.choice([0.02, 0.1, 0.3, 1.0, 4.0, 8.0]) * self.chance.uniform(0.5, 1.5)
+        if self.chance.random() < 0.3:
+            # A restart that will be forgotten.
+            self._later(age / 2, partial(self._outage, age / 8, self._come_up))
         self._later(age, crash)
+
+    def _lose_steps(self, crash: Callable[[], None]) -> None:
+        self._after_steps(self.chance.choice([1, 1, 2, 3, 6]), crash)
+
+    def _after_steps(self, count: int, callback: Callable[[], None]) -> None:
+        """When so many claims, or settlements, have been made."""
+        self._steps_awaited.append((self._steps + count, callback))
+
+    def _when_something_waits(self, callback: Callable[[], None], patience: int = 30) -> None:
+        """To be run again; or after so many steps without."""
+        fires = self.simulation.store.fires.values()
+        if not patience or any(fire.state is State.WAITING for fire in fires):
+            callback()
+        else:
+            self._after_steps(1, partial(self._when_something_waits, callback, patience - 1))
 
     def store_clock(self) -> None:
         """Forward: every lease looks expired at once, and what was to come is due. Back: nothing expires, and what
@@ -297,7 +357,7 @@ class Faults:
         return self.simulation.world.now
 
     def _later(self, seconds: float, callback: Callable[[], None]) -> None:
-        """Unless all is well by then."""
+        """Also when all is well by then: what was begun comes to its end."""
         self.simulation.world.at(self._now + seconds, callback)
 
     def _ask(self, name: str, *args: object) -> None:

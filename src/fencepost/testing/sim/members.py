@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from fencepost.fire import Fire
@@ -67,7 +67,7 @@ def equip(
     member.replica = Replica(
         store=remote_store(network, member.process),
         clock=member,
-        settings=settings,
+        settings=replace(settings, revision=member.release.revision),
         registry=registry,
         host=InlineHost(),
         identity=Identity(member.name, member.name, 1),

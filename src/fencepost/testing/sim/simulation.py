@@ -40,9 +40,14 @@ TAIL = 10.0
 class Result:
     seed: int
     violations: list[str]
+    seconds: float
+    """Of virtual time."""
     fires: int
+    """Rows of the ledger."""
+    runs: int
+    """Bodies that were started."""
     faults: dict[str, int]
-    """How often each kind happened."""
+    """How often each kind was drawn. Now and then there is nothing left to harm."""
     digest: str
     trace: list[str]
 
@@ -95,7 +100,9 @@ class Simulation:
         return Result(
             self.seed,
             self.checker.violations,
+            self.world.now,
             len(self.store.fires),
+            len(self.checker.books.bodies),
             dict(self.faults.happened),
             self._digest.hexdigest(),
             self._trace or [],
@@ -219,8 +226,8 @@ class Simulation:
         sent = self.network.handling.sent if self.network.handling else self.world.now
         self.checker.step(Step(name, args, reply, who, sent, self.network.steps, self._healthy))
         member = self.members.get(who)
-        if not self.calm and member is not None and name in ("claim_fires", "update_claims"):
-            self.faults.worst_moment(member)
+        if line and not self.calm and member is not None and name in ("claim_fires", "update_claims"):
+            self.faults.committed(member)
 
     def _delivered(self, request: Request) -> None:
         self.checker.delivered(request)

@@ -14,7 +14,7 @@ Told = Callable[[FireRecord | None, FireRecord | None], None]
 
 
 class SimulatedStore(StoreState):
-    orphaned_after = timedelta(seconds=15)
+    orphaned_after = timedelta(seconds=10)
     """An hour is longer than a simulation."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""APScheduler 3.x triggers as Fencepost's: `from_apscheduler(CronTrigger(hour=2))`.
+"""APScheduler's triggers as Fencepost's: `from_apscheduler(CronTrigger(hour=2))`.
 
 Never pickled: each becomes a value with a JSON form. Its fires keep the promises of `fencepost.triggers`,
 strictly increasing and independent of the instant of asking, which APScheduler's own do not near clock
@@ -7,19 +7,26 @@ changes.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache
-from heapq import merge
+from heapq import heappop, heappush, merge
 from typing import Any
 from zoneinfo import ZoneInfo
+
+import apscheduler.triggers.combining as combining
+import apscheduler.triggers.cron as cron_module
+import apscheduler.triggers.date as date_module
+import apscheduler.triggers.interval as interval_module
 
 from fencepost.errors import ConfigurationError
 from fencepost.triggers import (
     EARLIEST,
+    LONGEST_INTERVAL,
     ONE_MICROSECOND,
     At,
     Every,
@@ -31,6 +38,7 @@ from fencepost.triggers import (
     did_you_mean,
     every,
     fires_on_the_clock,
+    iso,
     moment_from_json,
     moments_to_json,
     register_trigger_type,
@@ -38,14 +46,6 @@ from fencepost.triggers import (
     zone,
     zone_name,
 )
-
-try:
-    import apscheduler.triggers.combining as combining  # type: ignore[import-untyped, unused-ignore]
-    import apscheduler.triggers.cron as cron_module  # type: ignore[import-untyped, unused-ignore]
-    import apscheduler.triggers.date as date_module  # type: ignore[import-untyped, unused-ignore]
-    import apscheduler.triggers.interval as interval_module  # type: ignore[import-untyped, unused-ignore]
-except ImportError as missing:
-    raise ImportError("APScheduler 3.x is needed: pip install 'fencepost[apscheduler]'") from missing
 
 try:  # since APScheduler 3.11
     from apscheduler.triggers.calendarinterval import (  # type: ignore[import-untyped, unused-ignore]
@@ -62,7 +62,7 @@ MOST_LEAPS = 10_000
 HORIZON = datetime(2200, 1, 1, tzinfo=UTC)
 
 
-def from_apscheduler(trigger: Any) -> Trigger:
+def from_apscheduler(trigger: Any, *, spread: str | None = None) -> Trigger:
     """The same schedule as a Fencepost trigger.
 
     - An interval trigger is the grid start_date, start_date + interval, … A start_date with a fraction of a
@@ -72,6 +72,8 @@ def from_apscheduler(trigger: Any) -> Trigger:
       later as the clock was advanced; a repeated one fires in both passes.
     - A calendar interval skips a time that the clock skips; a repeated one fires in the first pass.
     - "or" fires whenever one of its members does, "and" when all of them do.
+    - With jitter, fires are moved by what looks like chance and is derived from the name `spread` and the time: the
+      same on every replica, and another for every name. Without a name jitter is refused.
     """
     convert = _CONVERSIONS.get(type(trigger))
     if convert is None:
@@ -79,12 +81,14 @@ def from_apscheduler(trigger: Any) -> Trigger:
         raise ConfigurationError(
             f"{trigger!r} cannot be converted; use one of APScheduler's {known}, or every(), cron(), at()."
         )
-    if getattr(trigger, "jitter", None):
+    if not getattr(trigger, "jitter", None):
+        return convert(trigger)
+    if spread is None:
         raise ConfigurationError(
             f"{trigger!r} has jitter={trigger.jitter}, so its fires are random; remove jitter=, "
             "and spread the load by giving jobs different minutes or anchors."
         )
-    return convert(trigger)
+    return _spread(convert(trigger), timedelta(seconds=trigger.jitter), spread)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +230,47 @@ class AllOf(Trigger):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Spread(Trigger):
+    """The fires of another trigger, each moved by up to `jitter`, earlier or later."""
+
+    calendar: Trigger
+    jitter: timedelta
+    name: str
+
+    def resolved(self, anchor: datetime) -> Spread:
+        return replace(self, calendar=self.calendar.resolved(anchor))
+
+    def describe(self) -> str:
+        return f"{self.calendar.describe()}, spread by up to {self.jitter.total_seconds():g} s"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "type": "apscheduler",
+            "kind": "spread",
+            "jitter": self.jitter.total_seconds(),
+            "name": self.name,
+            "of": self.calendar.to_json(),
+        }
+
+    def _after(self, moment: datetime) -> Iterator[datetime]:
+        # Less than the smallest distance of two fires: each can only change places with its neighbours.
+        latest, waiting = moment, list[datetime]()
+        for nominal in self.calendar.after(moment - self.jitter - ONE_MICROSECOND):
+            heappush(waiting, nominal + self._offset(nominal))
+            while waiting and waiting[0] <= nominal - self.jitter:
+                if (fire := heappop(waiting)) > latest:
+                    yield (latest := fire)
+        for fire in sorted(waiting):
+            if fire > latest:
+                yield (latest := fire)
+
+    def _offset(self, nominal: datetime) -> timedelta:
+        digest = hashlib.sha256(f"{self.name}@{iso(nominal)}".encode()).digest()
+        share = int.from_bytes(digest[:6]) / 2**48
+        return (2 * share - 1) * self.jitter
+
+
 # Clock rules; see fencepost.triggers.
 
 
@@ -306,6 +351,8 @@ def _from_and(trigger: Any) -> AllOf:
 def _zone_name(tz: tzinfo) -> str:
     if tz is UTC:
         return "UTC"
+    if isinstance(name := getattr(tz, "zone", None), str):  # of pytz, which APScheduler 3.10 makes zones with
+        return zone_name(name)
     if isinstance(tz, timezone) or not isinstance(tz, ZoneInfo):
         raise ConfigurationError(f'time zone {tz!r} has no name; give timezone="Europe/Zurich" or the like.')
     return zone_name(tz)
@@ -346,6 +393,19 @@ def _calendar(
     if last is not None and first > last:
         raise ConfigurationError(f"first {first} is after last {last}; swap them or drop last.")
     return CalendarInterval(first, (years, months, weeks, days), time_of_day, zone_name(tz), last)
+
+
+def _spread(calendar: Trigger, jitter: timedelta, name: str) -> Spread:
+    fires = list(itertools.islice(calendar.resolved(EARLIEST).after(EARLIEST), 50))
+    shortest = min(
+        (later - earlier for earlier, later in itertools.pairwise(fires)), default=LONGEST_INTERVAL
+    )
+    if not ONE_MICROSECOND <= jitter < shortest:
+        raise ConfigurationError(
+            f"a jitter of {jitter.total_seconds():g} s is as long as from one fire to the next "
+            f"({calendar.describe()}); lower it, well below {shortest.total_seconds():g} s."
+        )
+    return Spread(calendar, jitter, name)
 
 
 def _some(members: list[Trigger]) -> tuple[Trigger, ...]:
@@ -403,11 +463,22 @@ def _members_from_json(value: Mapping[str, Any]) -> tuple[Trigger, ...]:
     return _some([trigger_from_json(member) for member in members])
 
 
+def _spread_from_json(value: Mapping[str, Any]) -> Spread:
+    check_keys(value, ["kind", "jitter", "name", "of"], [])
+    jitter, name = value["jitter"], value["name"]
+    if not isinstance(jitter, int | float) or isinstance(jitter, bool) or not 0 < jitter < 1e8:
+        raise ConfigurationError(f"jitter {jitter!r} is not a number of seconds; write it like 30.")
+    if not isinstance(name, str):
+        raise ConfigurationError(f"name {name!r} is not a text; write the name of the job.")
+    return _spread(trigger_from_json(value["of"]), timedelta(seconds=jitter), name)
+
+
 _KINDS: dict[str, Callable[[Mapping[str, Any]], Trigger]] = {
     "cron": _cron_from_json,
     "calendar": _calendar_from_json,
     "or": lambda value: AnyOf(_members_from_json(value)),
     "and": lambda value: AllOf(_members_from_json(value)),
+    "spread": _spread_from_json,
 }
 
 # By exact type: a subclass may compute other times than its base.

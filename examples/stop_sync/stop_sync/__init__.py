@@ -1,0 +1,6 @@
+"""Stop sync: the official register of stops compared with OpenStreetMap.
+
+In reading order: `model` (the rows), `reading` and `preprocess` (sources into rows), `artefacts` (rows in files),
+`matching`, `problems`, `tables` (rows for a database). Beside them `data` invents sources whose truth is known,
+`source_server` serves them, and `quality` compares what was found with the truth.
+"""

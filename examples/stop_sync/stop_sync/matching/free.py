@@ -1,0 +1,77 @@
+"""Who is not matched yet, and who of them is near whom."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from stop_sync.geo import Neighbours, distance_m
+from stop_sync.matching.spots import NodeSpot, StopSpot, differ
+
+NEAR_M = 50.0
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Pair(NamedTuple):
+    stop: StopSpot
+    node: NodeSpot
+
+    @property
+    def distance_m(self) -> float:
+        return distance_m(self.stop.at, self.node.at)
+
+
+@dataclass(frozen=True)
+class Free:
+    stops: Sequence[StopSpot]
+    nodes: Sequence[NodeSpot]
+    numbers: frozenset[str]
+    """All that the register has, those of matched stops too."""
+
+    def without(self, pairs: Iterable[Pair]) -> Free:
+        taken = {spot for pair in pairs for spot in pair}
+        return Free(
+            [stop for stop in self.stops if stop not in taken],
+            [node for node in self.nodes if node not in taken],
+            self.numbers,
+        )
+
+    def may_be_same(self, stop: StopSpot, node: NodeSpot) -> bool:
+        """A node with another letter is another platform; one that refers to another stop of the register is that one.
+        A reference that the register does not know is a slip, and says nothing."""
+        elsewhere = node.reference != stop.reference and node.reference in self.numbers
+        return not elsewhere and not differ(stop.platform, node.platform)
+
+    def near(self) -> list[Pair]:
+        """Every pair that may be the same and is not further apart than `NEAR_M`, the nearest first."""
+        found = Neighbours([node.at for node in self.nodes]).within(NEAR_M, [stop.at for stop in self.stops])
+        pairs = [
+            Pair(stop, self.nodes[place])
+            for stop, places in zip(self.stops, found, strict=True)
+            for place in places
+            if self.may_be_same(stop, self.nodes[place])
+        ]
+        return sorted(pairs, key=lambda pair: (pair.distance_m, _names(pair)))
+
+    def grouped(
+        self, stop_key: Callable[[StopSpot], Key], node_keys: Callable[[NodeSpot], Iterable[Key]]
+    ) -> Iterator[tuple[list[StopSpot], list[NodeSpot]]]:
+        """Stops and nodes that have a key in common. A node with several keys is in several groups."""
+        nodes: defaultdict[Key, list[NodeSpot]] = defaultdict(list)
+        for node in self.nodes:
+            for key in node_keys(node):
+                nodes[key].append(node)
+        stops: defaultdict[Key, list[StopSpot]] = defaultdict(list)
+        for stop in self.stops:
+            stops[stop_key(stop)].append(stop)
+        for key, group in stops.items():
+            if nodes.get(key):
+                yield group, nodes[key]
+
+
+def _names(pair: Pair) -> tuple[str, int]:
+    """Decides between equal distances, so that a result never depends on the order of the rows."""
+    return pair.stop.members[0].sloid, pair.node.members[0].id

@@ -1,0 +1,1 @@
+"""Sources into rows, as a stream: a source may be larger than the memory."""

@@ -1,0 +1,116 @@
+"""Nothing that comes from outside is believed: columns, coordinates, lengths and amounts are looked at.
+
+A row that cannot be read is left out and counted. A source of which much cannot be read is refused as a whole: it has
+probably changed its form, and what is left of it must not replace good data.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from zipfile import BadZipFile, ZipFile
+
+MOST_BYTES = 8 << 30
+"""Of one file inside an archive, unpacked: a small archive may hold an enormous one."""
+MOST_UNREADABLE = 0.01
+"""Of all rows."""
+LONGEST_TEXT = 300
+
+CsvRow = dict[str, str]
+
+
+class SourceInvalid(Exception):
+    """It cannot be used. What was made of it before stays as it is."""
+
+
+class Unreadable(Exception):
+    """One row."""
+
+
+class Tally:
+    """Counts what became of the rows of a source."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.kept = 0
+        self.passed_over: Counter[str] = Counter()
+        """Readable, but not what we want; by reason."""
+        self.unreadable: Counter[str] = Counter()
+
+    def check(self) -> None:
+        """Called after the last row."""
+        unreadable = self.unreadable.total()
+        if unreadable > MOST_UNREADABLE * (self.kept + self.passed_over.total() + unreadable):
+            reason, count = self.unreadable.most_common(1)[0]
+            raise SourceInvalid(
+                f"{self.source}: {unreadable} rows cannot be read, {count} of them: {reason}; "
+                "compare the source with what stop_sync.reading expects"
+            )
+        if not self.kept:
+            raise SourceInvalid(f"{self.source}: not one row is left; see its filters in stop_sync.reading")
+
+    def __str__(self) -> str:
+        others = [f"{count} {reason}" for reason, count in (self.passed_over + self.unreadable).most_common()]
+        return f"{self.source}: {self.kept} kept" + (f"; left out: {', '.join(others)}" if others else "")
+
+
+def csv_rows(archive: Path, member: str, columns: Sequence[str], delimiter: str = ",") -> Iterator[CsvRow]:
+    """The rows of a CSV file in a zip archive. `member` may be `*.csv` where there is only one."""
+    with _opened(archive) as unpacked:
+        name = _member(unpacked, member, archive)
+        if unpacked.getinfo(name).file_size > MOST_BYTES:
+            raise SourceInvalid(f"{archive.name}: {name} has more than {MOST_BYTES} bytes")
+        with unpacked.open(name) as raw:
+            # Half of all exporters write a byte order mark, which would become part of the first column's name.
+            reader = csv.DictReader(io.TextIOWrapper(raw, "utf-8-sig", newline=""), delimiter=delimiter)
+            try:
+                missing = [column for column in columns if column not in (reader.fieldnames or ())]
+                if missing:
+                    raise SourceInvalid(f"{archive.name}: {name} has no column {', '.join(missing)}")
+                for row in reader:
+                    yield {column: (row[column] or "").strip() for column in columns}
+            except (csv.Error, UnicodeDecodeError, BadZipFile, EOFError) as error:
+                raise SourceInvalid(f"{archive.name}: {name} is damaged: {error}") from error
+
+
+def coordinates(latitude: str | None, longitude: str | None) -> tuple[float, float]:
+    try:
+        north, east = float(latitude or ""), float(longitude or "")
+    except ValueError:
+        raise Unreadable("no coordinates") from None
+    if not (-90 <= north <= 90 and -180 <= east <= 180):  # nor not-a-number
+        raise Unreadable("impossible coordinates")
+    return north, east
+
+
+def text(value: str) -> str:
+    value = value.strip()
+    if len(value) > LONGEST_TEXT:
+        raise Unreadable("a text that is too long")
+    return value
+
+
+def required(value: str, what: str) -> str:
+    if not value.strip():
+        raise Unreadable(f"no {what}")
+    return text(value)
+
+
+def _opened(archive: Path) -> ZipFile:
+    try:
+        return ZipFile(archive)
+    except BadZipFile as error:
+        raise SourceInvalid(f"{archive.name} is not a zip archive; download it again") from error
+
+
+def _member(unpacked: ZipFile, wanted: str, archive: Path) -> str:
+    if not wanted.startswith("*"):
+        found = [name for name in unpacked.namelist() if name == wanted]
+    else:
+        found = [name for name in unpacked.namelist() if name.endswith(wanted[1:])]
+    if len(found) != 1:
+        raise SourceInvalid(f"{archive.name}: one {wanted} was expected in it, found {len(found)}")
+    return found[0]

@@ -1,0 +1,269 @@
+"""Where the bodies of guarded jobs run: on APScheduler's executors, handed over on the scheduler's own thread."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import logging
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from apscheduler.events import (
+    EVENT_JOB_ERROR,
+    EVENT_JOB_MAX_INSTANCES,
+    EVENT_JOB_SUBMITTED,
+    JobSubmissionEvent,
+)
+from apscheduler.executors.base import MaxInstancesReachedError
+from apscheduler.job import Job
+from apscheduler.schedulers.base import STATE_RUNNING
+from apscheduler.util import iscoroutinefunction_partial
+
+from fencepost.apscheduler.roll import Guarded
+from fencepost.errors import RaisedElsewhere, UsageError
+from fencepost.execute import NotStarted, Run
+from fencepost.fire import entered
+from fencepost.host import HostElsewhere, Work
+
+if TYPE_CHECKING:
+    from fencepost.apscheduler.roll import Roll
+
+log = logging.getLogger("fencepost")
+
+NO_ROOM = 1_000_000
+UNLIMITED = 100
+"""Slots for an executor that runs as many coroutines as it is given."""
+_NOT_STARTED = object()
+
+
+class ExecutorHost(HostElsewhere):
+    """Runs are handed over where the scheduler itself would hand over a job: `wakeup` makes its thread, or its event
+    loop, call `_process_jobs`, and that calls `hand_over` first. So any executor gets what it expects."""
+
+    def __init__(self, scheduler: Any, roll: Roll) -> None:
+        super().__init__()
+        self._scheduler = scheduler
+        self._roll = roll
+        self._claimed: deque[Run] = deque()
+        self._errands: deque[Work] = deque()
+        self._tasks: dict[Run, asyncio.Task[Any]] = {}
+        self._closed = False
+
+    @property
+    def detached(self) -> int:
+        """A scheduler that is paused, or not running, takes no runs."""
+        running = self._scheduler.state == STATE_RUNNING and not self._closed
+        return self._outlived if running else NO_ROOM
+
+    def begin(self, runs: Sequence[Run]) -> None:
+        self._hear_here()
+        self._claimed.extend(runs)
+        self._wake()
+
+    def cancel(self, run: Run) -> None:
+        """A coroutine that has not begun finds out when it enters."""
+        if not run.task.is_async:
+            self._outlive(run)
+        elif (task := self._tasks.get(run)) is not None:
+            with suppress(RuntimeError):  # its event loop has ended, and the task with it
+                task.get_loop().call_soon_threadsafe(task.cancel)
+
+    def close(self) -> None:
+        """From any thread: nothing more is begun. What waits to be handed over goes back unstarted."""
+        self._closed = True
+        while self._claimed:
+            with suppress(IndexError):  # handed over at this very moment
+                self._tell(self._claimed.popleft(), NotStarted())
+
+    def abandon(self) -> None:
+        """At the end of the process: coroutines whose event loop has stopped will never end."""
+        for run, task in list(self._tasks.items()):
+            if not task.get_loop().is_running():
+                self._tell(run, asyncio.CancelledError())
+
+    # --- on the scheduler's own thread ---------------------------------------------------------------------
+
+    def hand_over(self) -> None:
+        for _ in range(len(self._errands)):
+            errand = self._errands.popleft()
+            try:
+                errand()
+            except Exception:  # of a job store: the scheduler's thread must go on
+                log.exception("the guard could not do what it had to on the scheduler's thread")
+        while self._claimed:
+            with suppress(IndexError):
+                self._submit(self._claimed.popleft())
+
+    def soon(self, errand: Work) -> None:
+        """Do this on the scheduler's own thread. From any thread."""
+        self._errands.append(errand)
+        self._wake()
+
+    def silent_for(self, now: float) -> float:
+        """Of schedulers that run on an event loop. The thread of another one runs no jobs."""
+        on_loop = getattr(self._scheduler, "_eventloop", None) is not None
+        return super().silent_for(now) if on_loop and not self._closed else 0.0
+
+    def _call_there(self, call: Work) -> None:
+        self.soon(call)
+
+    def _wake(self) -> None:
+        if self._closed:
+            self.close()
+        elif self._scheduler.running:
+            try:
+                self._scheduler.wakeup()
+            except (RuntimeError, AttributeError) as error:  # the event loop was closed, or is gone
+                log.error("the scheduler's event loop has ended (%s): this replica runs no more jobs", error)
+                self.close()
+
+    def _submit(self, run: Run) -> None:
+        guarded = self._roll.named(run.task.name)
+        if guarded is None:  # removed while the claim was on its way
+            self._tell(run, NotStarted())
+            return
+        if run.claim.fire.args:
+            self._tell(run, UsageError(f"{guarded.name} is APScheduler's: trigger it without arguments"))
+            return
+        job = self._stand_in(guarded, run)
+        times = [run.fire.due_at.astimezone(self._scheduler.timezone)]
+        code = EVENT_JOB_SUBMITTED
+        try:
+            executor = self._scheduler._lookup_executor(job.executor)
+            self._listen_to(executor)
+            if _is_process_pool(executor):
+                run.enter()  # the last moment of which this process knows
+            else:
+                job.func = self._entering(run, guarded.job.func)
+            executor.submit_job(job, times)
+        except MaxInstancesReachedError as error:
+            code = EVENT_JOB_MAX_INSTANCES
+            self._tell(run, error)
+        except NotStarted as error:
+            self._tell(run, error)
+            return
+        except RuntimeError as error:
+            log.error("executor %r takes no more jobs (%s): this replica runs none", job.executor, error)
+            self._tell(run, NotStarted())
+            self.close()
+            return
+        except Exception as error:
+            log.exception("job %s could not be handed to executor %r", guarded.name, job.executor)
+            self._tell(run, error)
+            return
+        event = JobSubmissionEvent(code, guarded.job.id, guarded.alias, times)
+        self._scheduler._dispatch_event(event)
+
+    def _stand_in(self, guarded: Guarded, run: Run) -> Any:
+        """A copy of the job for this one run. Slot by slot: `copy` refuses jobs that cannot be pickled."""
+        job = Job.__new__(Job)
+        for slot in Job.__slots__:
+            if slot != "__weakref__" and hasattr(guarded.job, slot):
+                setattr(job, slot, getattr(guarded.job, slot))
+        job.id = FireId.of(guarded.job.id, run)
+        job.misfire_grace_time = None  # the store has judged that; a late start must not undo a claim
+        return job
+
+    def _entering(self, run: Run, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The job's function, entered as a run."""
+
+        async def coroutine(*args: Any, **keywords: Any) -> Any:
+            task = asyncio.current_task()
+            assert task is not None
+            self._tasks[run] = task
+            try:
+                run.enter()
+            except NotStarted:
+                return _NOT_STARTED
+            return await entered(run.fire, partial(function, *args), keywords)
+
+        def blocking(*args: Any, **keywords: Any) -> Any:
+            try:
+                run.enter()
+            except NotStarted:
+                return _NOT_STARTED
+            # Pools share their threads' contexts: this one is the run's own.
+            return contextvars.copy_context().run(entered, run.fire, partial(function, *args), keywords)
+
+        return coroutine if iscoroutinefunction_partial(function) else blocking
+
+    # --- on the executors' threads -------------------------------------------------------------------------
+
+    def _listen_to(self, executor: Any) -> None:
+        """Executors tell of a job's end by these two, with the id of the job they were given."""
+        if "_run_job_success" in vars(executor):
+            return
+        success, failure, shutdown = executor._run_job_success, executor._run_job_error, executor.shutdown
+
+        def on_success(job_id: str, events: list[Any]) -> None:
+            success(job_id, self._heard(job_id.run, events) if isinstance(job_id, FireId) else events)
+
+        def on_failure(job_id: str, error: BaseException, trace: Any = None) -> None:
+            if isinstance(job_id, FireId):
+                self._tasks.pop(job_id.run, None)
+                self._tell(job_id.run, error)
+            failure(job_id, error, trace)
+
+        def on_shutdown(wait: bool = True) -> None:
+            # AsyncIOExecutor would cancel what runs, and call that an error. The drain limit decides.
+            executor._pending_futures.clear()
+            shutdown(wait)
+
+        executor._run_job_success, executor._run_job_error = on_success, on_failure
+        if hasattr(executor, "_pending_futures"):
+            executor.shutdown = on_shutdown
+
+    def _heard(self, run: Run, events: list[Any]) -> list[Any]:
+        self._tasks.pop(run, None)
+        error: BaseException | None = None
+        for event in events:
+            event.job_id = str(event.job_id)
+            if event.code == EVENT_JOB_ERROR:
+                error = _raised(event)
+            elif event.retval is _NOT_STARTED:
+                self._tell(run, NotStarted())
+                return []
+        self._tell(run, error)
+        return events
+
+    def _ended(self, run: Run, error: BaseException | None) -> None:
+        if isinstance(error, asyncio.CancelledError) and run.cause is None and self._closed:
+            run.cancel("drain")  # by the event loop, which ends with its application
+        super()._ended(run, error)
+
+
+class FireId(str):
+    """A job's id that knows for which run the job was handed over. Executors give it back when the run has ended."""
+
+    run: Run
+
+    @classmethod
+    def of(cls, id: str, run: Run) -> FireId:
+        made = cls(id)
+        made.run = run
+        return made
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)  # in another process it is just an id
+
+
+def capacity(executors: Sequence[Any]) -> int:
+    """How many jobs they run at once."""
+    return sum(getattr(getattr(each, "_pool", None), "_max_workers", UNLIMITED) for each in executors)
+
+
+def _is_process_pool(executor: Any) -> bool:
+    return isinstance(getattr(executor, "_pool", None), concurrent.futures.ProcessPoolExecutor)
+
+
+def _raised(event: Any) -> BaseException:
+    error: BaseException = event.exception
+    if error.__traceback__ is not None or not event.traceback:
+        return error
+    told = event.traceback + "".join(traceback.format_exception_only(error))  # from another process
+    return RaisedElsewhere(told, [each.__name__ for each in type(error).__mro__])

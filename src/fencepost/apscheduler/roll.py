@@ -1,0 +1,144 @@
+"""The roll of guarded jobs: which jobs are guarded, under which name, and what they are in Fencepost's terms."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from apscheduler.triggers.date import DateTrigger
+
+from fencepost.apscheduler.names import derived_name, given_name, is_made_up
+from fencepost.apscheduler.triggers import from_apscheduler
+from fencepost.errors import ConfigurationError
+from fencepost.model import Job, Overlap
+from fencepost.triggers import At, Trigger
+
+SHORTEST_GRACE = timedelta(seconds=1)
+"""Later than that a fire is late enough to be coalesced, if it may be late at all."""
+LONGEST_GRACE = timedelta(days=366)
+MOST_INSTANCES = 9_999
+
+
+@dataclass(eq=False)
+class Guarded:
+    """One job of the scheduler."""
+
+    job: Any
+    """APScheduler's. It is what runs."""
+    alias: str
+    """Of its job store."""
+    native: Job
+    """Fencepost's. It says when."""
+    calendar: Trigger | None = None
+    """The trigger as the store keeps it, with the anchor that it chose; None: not known yet."""
+
+    @property
+    def name(self) -> str:
+        return self.native.id
+
+    @property
+    def runs_once(self) -> bool:
+        return isinstance(self.native.trigger, At)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the caller of `guard` wants of all jobs."""
+
+    execute_on: str
+    misfire: str | None
+    unguarded: frozenset[str]
+    defaults: Mapping[str, Any]
+    """The scheduler's own, for jobs that have not been added yet."""
+
+
+class Roll:
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._lock = threading.RLock()
+        self._by_name: dict[str, Guarded] = {}
+        self._names: dict[tuple[str, str], str] = {}
+
+    def drafted(self, job: Any, alias: str, shared: bool, *, being_added: bool = False) -> Guarded | None:
+        """What the job would be on the roll; None: it is not to be guarded. An error if it can not be guarded."""
+        if job.id in self._terms.unguarded:
+            return None
+        made_up = is_made_up(job.id)
+        if made_up and not shared and isinstance(job.trigger, DateTrigger):
+            return None  # one-off work of this process, as a request handler adds it
+        if made_up and shared and being_added and not isinstance(job.trigger, DateTrigger):
+            raise ConfigurationError(
+                f"job {job.name!r} has no id of its own, so every start of every process would add it to the job store "
+                f"{alias!r} once more; give it an id= and replace_existing=True"
+            )
+        name = self._name(job, alias, made_up and not shared)
+        try:
+            trigger = from_apscheduler(job.trigger, spread=name)
+        except ConfigurationError as problem:
+            raise ConfigurationError(
+                f"job {job.id!r} cannot be guarded: {problem} To leave it as it is, on every process: "
+                f"guard(…, unguarded=[{job.id!r}])"
+            ) from None
+        return Guarded(job, alias, self._native(name, job, trigger))
+
+    def enter(self, guarded: Guarded) -> None:
+        with self._lock:
+            known = self._by_name.get(guarded.name)
+            if known is not None and (known.alias, known.job.id) != (guarded.alias, guarded.job.id):
+                raise ConfigurationError(
+                    f"two jobs are called {guarded.name!r}, in the job stores {known.alias!r} and {guarded.alias!r}; "
+                    "give one of them another id="
+                )
+            if known is not None and known.native.trigger == guarded.native.trigger:
+                guarded.calendar = known.calendar
+            self._by_name[guarded.name] = guarded
+            self._names[guarded.alias, guarded.job.id] = guarded.name
+
+    def named(self, name: str) -> Guarded | None:
+        return self._by_name.get(name)
+
+    def of(self, alias: str, job_id: str) -> Guarded | None:
+        name = self._names.get((alias, job_id))
+        return None if name is None else self._by_name.get(name)
+
+    def all(self, alias: str | None = None) -> list[Guarded]:
+        with self._lock:
+            return [each for each in self._by_name.values() if alias in (None, each.alias)]
+
+    def strike(self, guarded: Guarded) -> None:
+        with self._lock:
+            self._by_name.pop(guarded.name, None)
+            self._names.pop((guarded.alias, guarded.job.id), None)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._by_name.clear()
+            self._names.clear()
+
+    def _name(self, job: Any, alias: str, derived: bool) -> str:
+        """Jobs that are alike in all by which they could be told apart are numbered in the order of their coming."""
+        if not derived:
+            return given_name(job.id)
+        if (known := self._names.get((alias, job.id))) is not None:
+            return known
+        first = name = derived_name(job, from_apscheduler(job.trigger, spread=""))
+        number = 1
+        while name in self._by_name:
+            number += 1
+            name = f"{first}-{number}"
+        return name
+
+    def _native(self, name: str, job: Any, trigger: Trigger) -> Job:
+        def policy(of: str) -> Any:
+            return getattr(job, of, self._terms.defaults[of])
+
+        instances, grace = policy("max_instances"), policy("misfire_grace_time")
+        plain = Job(name, name, trigger, execute_on=self._terms.execute_on)
+        if instances > 1:
+            plain = replace(plain, overlap=Overlap("allow", min(instances, MOST_INSTANCES)))
+        after = SHORTEST_GRACE if grace is None else min(timedelta(seconds=grace), LONGEST_GRACE)
+        misfire = "skip" if grace is not None else "latest" if policy("coalesce") else "all"
+        return replace(plain, misfire=self._terms.misfire or misfire, misfire_after=after)

@@ -1,0 +1,235 @@
+"""Files that are complete or not there: written aside, checked, and put in place by a rename."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from fencepost.errors import FencepostError
+from fencepost.pipeline.source import Source, Validators
+
+if sys.platform != "win32":
+    from fcntl import LOCK_EX, LOCK_NB, flock
+
+MOST_BYTES = 1 << 34
+"""Of a download, unless it says otherwise: 16 GB."""
+
+Tell = Callable[..., None]
+
+
+class DownloadFailed(FencepostError):
+    """Nothing was put in place."""
+
+
+@contextmanager
+def written(path: str | os.PathLike[str], mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
+    """A file that replaces the one of that name when it is complete:
+
+    with written("data/matches.json", "w") as file: ...
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with part.open(mode, **options) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        put_in_place(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def put_in_place(part: Path, path: Path) -> None:
+    """Its bytes are on the disk. The rename is, too, when this returns."""
+    os.replace(part, path)
+    if os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+class Download:
+    """A source on its way into a file. Bytes gather in `<name>.part`; `<name>.part.json` says of what they are a part.
+    If it is cut off, in this process or another, the next one goes on from there: if it is still the same."""
+
+    def __init__(
+        self, source: Source, path: Path, sha256: str | None, most_bytes: int | None, tell: Tell
+    ) -> None:
+        self.source = source
+        self.path = path
+        self.sha256 = sha256.lower() if sha256 else None
+        self.most_bytes = most_bytes or MOST_BYTES
+        self.tell = tell
+
+    def fetch(self) -> Validators:
+        """Blocking; what its server says of the bytes that are now there."""
+        import httpx2
+
+        from fencepost.pipeline.http import Failed, Refused, persistently, told
+
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with _Part.beside(self.path) as part:
+            try:
+                found = persistently(self.source, lambda: self._attempt(part))
+            except (Failed, Refused, httpx2.HTTPError, httpx2.InvalidURL) as error:
+                raise DownloadFailed(f"source {self.source.name}: {told(error)}") from error
+            self.tell(done=part.size, total=part.size)  # raises if the run was ended: others may be at work
+            part.move_to(self.path)
+        return found
+
+    def _attempt(self, part: _Part) -> Validators:
+        from fencepost.pipeline.http import answer, failed, validators
+
+        with answer(self.source, part.ask_for_the_rest()) as response:
+            if response.status_code == 416:
+                self._give_up(part, "there is no such rest as was asked for", transient=True)
+            if response.status_code not in (200, 206):
+                raise failed(response)
+            found = validators(response)
+            self._begin(part, response, found)
+            self._receive(part, response, found.length)
+        self._check(part, found.length)
+        return found
+
+    def _begin(self, part: _Part, response: Any, found: Validators) -> None:
+        from fencepost.pipeline.http import Failed, content_range
+
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise Failed("the server encodes what was asked for as it is", transient=False)
+        bounded = found.length is not None or "transfer-encoding" in response.headers
+        if not bounded and self.sha256 is None:
+            raise Failed("its end cannot be told from a cut; give its sha256", transient=False)
+        if response.status_code == 200:
+            part.restart(found)
+        elif (content_range(response) or (None,))[0] != part.size or not part.continues_with(found):
+            part.restart(Validators())
+            raise Failed("the server sends another part than was asked for", transient=True)
+
+    def _receive(self, part: _Part, response: Any, length: int | None) -> None:
+        for piece in response.iter_raw():
+            part.append(piece)
+            self.tell(done=part.size, total=length)
+            if part.size > (self.most_bytes if length is None else min(length, self.most_bytes)):
+                self._give_up(part, f"more than {length or self.most_bytes} bytes", transient=False)
+
+    def _check(self, part: _Part, length: int | None) -> None:
+        from fencepost.pipeline.http import Failed
+
+        if length is not None and part.size != length:
+            raise Failed(f"{part.size} bytes arrived, not {length}", transient=True)
+        if self.sha256 is not None and part.sha256() != self.sha256:
+            self._give_up(part, "its sha256 is another than it should be", transient=True)
+
+    def _give_up(self, part: _Part, why: str, transient: bool) -> None:
+        from fencepost.pipeline.http import Failed
+
+        part.restart(Validators())
+        raise Failed(why, transient)
+
+
+class _Part:
+    """What has arrived so far. It is locked: a run that was fenced out may still be writing to it, and then this one
+    takes a file of its own."""
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self.path = path
+        self.note = path.with_name(f"{path.name}.json")
+        self.size = os.fstat(file.fileno()).st_size
+        self._file = file
+        self._of = self._noted() if self.size else Validators()
+
+    @classmethod
+    @contextmanager
+    def beside(cls, final: Path) -> Iterator[_Part]:
+        path = final.with_name(f"{final.name}.part")
+        file = _locked(path)
+        shared = file is not None
+        if file is None:
+            path = final.with_name(f"{final.name}.{secrets.token_hex(4)}.part")
+            file = path.open("ab+")
+        part = cls(path, file)
+        try:
+            yield part
+        finally:
+            file.close()
+            if not shared:
+                part.remove()
+
+    def ask_for_the_rest(self) -> dict[str, str]:
+        """From the last byte on if all are there: what has no rest cannot be asked for."""
+        condition = self._of.etag or self._of.last_modified
+        if not self.size or condition is None or condition.startswith("W/"):
+            return {}
+        if self._of.length is not None and self.size >= self._of.length:
+            self._cut(max(0, self._of.length - 1))
+        return {"Range": f"bytes={self.size}-", "If-Range": condition}
+
+    def continues_with(self, found: Validators) -> bool:
+        same = (found.etag, found.last_modified) == (self._of.etag, self._of.last_modified)
+        return same and len({found.length, self._of.length} - {None}) <= 1
+
+    def restart(self, of: Validators) -> None:
+        """From nothing. What it will be a part of is noted first: a part without that is never gone on with."""
+        self._cut(0)
+        self._of = of
+        with written(self.note, "w") as note:
+            json.dump(of.to_json(), note)
+
+    def append(self, piece: bytes) -> None:
+        self._file.write(piece)
+        self.size += len(piece)
+
+    def sha256(self) -> str:
+        self._file.flush()
+        with self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def move_to(self, final: Path) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        put_in_place(self.path, final)
+        self.note.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self.note.unlink(missing_ok=True)
+
+    def _cut(self, size: int) -> None:
+        self._file.flush()
+        self._file.truncate(size)
+        self._file.seek(0, os.SEEK_END)
+        self.size = size
+
+    def _noted(self) -> Validators:
+        with suppress(OSError, ValueError, AttributeError):  # unreadable: as if there were none
+            return Validators.of(json.loads(self.note.read_text()))
+        return Validators()
+
+
+def _locked(path: Path) -> IO[bytes] | None:
+    """The file, to be written by nobody else; None: it is in use. Whoever had it may have put it in place after we
+    opened it and before we locked it: then we hold the finished file, which must not be touched, and look again."""
+    if sys.platform == "win32":  # nobody can tell whose it is, so each download begins anew
+        return None
+    while True:
+        file = path.open("ab+")
+        try:
+            flock(file.fileno(), LOCK_EX | LOCK_NB)
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except BlockingIOError:
+            file.close()
+            return None
+        except FileNotFoundError:
+            pass
+        file.close()

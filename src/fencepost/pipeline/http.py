@@ -1,0 +1,242 @@
+"""Asking servers: only the hosts and addresses that a source allows, however they redirect."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from email.message import Message
+from functools import cache
+from typing import TypeVar
+
+from fencepost.errors import ConfigurationError, FencepostError
+from fencepost.pipeline.source import Source, Validators
+
+try:
+    import httpx2
+    import stamina
+except ImportError as missing:
+    raise ConfigurationError('sources need an HTTP client: pip install "fencepost[http]"') from missing
+
+T = TypeVar("T")
+
+MOST_REDIRECTS = 5
+MOST_ADDRESSES = 4
+"""Of a host that are tried, one after the other."""
+TEXT_LIMIT = 500
+TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
+
+
+class ProbeFailed(FencepostError):
+    """The source could not be asked."""
+
+
+class Refused(FencepostError):
+    """Not an address that the source allows. It is not tried again."""
+
+
+class Failed(FencepostError):
+    """An answer that is of no use."""
+
+    def __init__(self, told: str, transient: bool) -> None:
+        super().__init__(told)
+        self.transient = transient
+
+
+def probe(source: Source) -> Validators:
+    """Ask for its first byte: unlike HEAD this leads to the object itself, whatever stands in front of it."""
+    try:
+        return persistently(source, lambda: _asked(source))
+    except (Refused, Failed, httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise ProbeFailed(told(error)) from error
+
+
+def _asked(source: Source) -> Validators:
+    with answer(source, {"Range": "bytes=0-0"}) as response:
+        if response.status_code not in (200, 206):
+            raise failed(response)
+        return validators(response)
+
+
+def persistently(source: Source, work: Callable[[], T]) -> T:
+    """Try again after what may pass, as the source's `retry` says."""
+    retry = source.retry
+    for attempt in stamina.retry_context(
+        on=_may_pass,
+        attempts=retry.attempts,
+        timeout=None,
+        wait_initial=retry.first,
+        wait_max=retry.cap,
+        wait_jitter=retry.first,
+    ):
+        with attempt:
+            return work()
+    raise AssertionError("unreachable")
+
+
+def _may_pass(error: Exception) -> bool:
+    return error.transient if isinstance(error, Failed) else isinstance(error, httpx2.TransportError)
+
+
+@contextmanager
+def answer(source: Source, headers: dict[str, str]) -> Iterator[httpx2.Response]:
+    """The answer at the end of all redirects, its body not read yet. Bytes are taken as they are: lengths and ranges
+    count the encoded ones. There is no client in between: it would log the URL, which may hold a secret."""
+    with _Checked(source) as transport:
+        own = url = httpx2.URL(source.url)
+        for _ in range(MOST_REDIRECTS + 1):
+            _check(source, url)
+            given = source.headers if url.host == own.host else {}
+            asked = {**given, "Accept-Encoding": "identity", **headers}
+            with _closing(transport.ask(url, asked)) as response:
+                if not response.has_redirect_location:
+                    yield response
+                    return
+                following = url.join(response.headers["location"])
+            if (url.scheme, following.scheme) == ("https", "http"):
+                raise Refused("it redirects from https to http")
+            url = following
+        raise Refused(f"it redirects more than {MOST_REDIRECTS} times")
+
+
+def validators(response: httpx2.Response) -> Validators:
+    headers = response.headers
+    url = response.request.url.copy_with(query=None, fragment=None, userinfo=b"")
+    return Validators(
+        _text(headers.get("etag")),
+        _text(headers.get("last-modified")),
+        whole_length(response),
+        _file_name(headers.get("content-disposition")),
+        _text(str(url)),
+    )
+
+
+def whole_length(response: httpx2.Response) -> int | None:
+    """Of the whole, also where a part was sent."""
+    if response.status_code == 206:
+        found = content_range(response)
+        return None if found is None else found[1]
+    length = response.headers.get("content-length", "")
+    return int(length) if re.fullmatch(r"[0-9]{1,18}", length) else None
+
+
+def content_range(response: httpx2.Response) -> tuple[int, int | None] | None:
+    """Where the part begins, and how long the whole is."""
+    found = re.fullmatch(
+        r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)", response.headers.get("content-range", "")
+    )
+    return None if found is None else (int(found[1]), None if found[2] == "*" else int(found[2]))
+
+
+def failed(response: httpx2.Response) -> Failed:
+    return Failed(f"the server answers {response.status_code}", response.status_code in TRANSIENT)
+
+
+def told(error: Exception) -> str:
+    """What went wrong, without the URL, which may be secret: of the client's errors this one alone may hold it."""
+    if isinstance(error, httpx2.InvalidURL):
+        return "it redirects to what is not a URL"
+    text = str(error)[:TEXT_LIMIT]
+    return text if isinstance(error, FencepostError) else f"{type(error).__name__}: {text}"
+
+
+# --- who may be asked ---------------------------------------------------------------------------------------
+
+
+class _Checked(httpx2.HTTPTransport):
+    """Connects to addresses that were looked at. The name is not resolved a second time: it might lead elsewhere."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(verify=_certificates(), trust_env=False)
+        self._source = source
+
+    def ask(self, url: httpx2.URL, headers: dict[str, str]) -> httpx2.Response:
+        *others, last = _addresses(self._source, url)
+        for address in others:
+            with suppress(httpx2.ConnectError):  # another one of the same host may answer
+                return self._ask(url, address, headers)
+        return self._ask(url, last, headers)
+
+    def _ask(self, url: httpx2.URL, address: str, headers: dict[str, str]) -> httpx2.Response:
+        named = httpx2.Request("GET", url, headers=headers)
+        response = self.handle_request(
+            httpx2.Request(
+                "GET",
+                url.copy_with(host=address),
+                headers=named.headers,
+                extensions={
+                    "timeout": httpx2.Timeout(self._source.timeout).as_dict(),
+                    "sni_hostname": url.host,  # certificates are of names
+                },
+            )
+        )
+        response.request = named
+        return response
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Reading them takes a tenth of a second. `SSL_CERT_FILE` is heeded."""
+    return httpx2.create_ssl_context()
+
+
+def _check(source: Source, url: httpx2.URL) -> None:
+    if url.scheme not in ("http", "https"):
+        raise Refused(f"it leads to {url.scheme}:, which is neither http nor https")
+    if url.host.lower() not in source.hosts:
+        raise Refused(f"it redirects to {url.host}, which is not in allow_hosts")
+
+
+def _addresses(source: Source, url: httpx2.URL) -> list[str]:
+    try:
+        found = socket.getaddrinfo(url.host, url.port or 0, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise httpx2.ConnectError(f"{url.host} has no address ({error.strerror})") from None
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    allowed = [each for each in addresses if source.allow_private or _is_public(each)]
+    if not allowed:
+        raise Refused(f"{url.host} is an address of an internal network; allow_private=True allows it")
+    return allowed[:MOST_ADDRESSES]
+
+
+def _is_public(address: str) -> bool:
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        inside = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF) if found in _NAT64 else None
+        return (
+            _is_public(str(inner))
+            if (inner := inside or found.ipv4_mapped or found.sixtofour)
+            else _is_open(found)
+        )
+    return _is_open(found)
+
+
+def _is_open(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    return address.is_global and not address.is_multicast
+
+
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+"""An address of IPv4 is inside of these."""
+
+
+@contextmanager
+def _closing(response: httpx2.Response) -> Iterator[httpx2.Response]:
+    try:
+        yield response
+    finally:
+        response.close()
+
+
+def _text(value: str | None) -> str | None:
+    return value[:TEXT_LIMIT] if value else None
+
+
+def _file_name(disposition: str | None) -> str | None:
+    if not disposition:
+        return None
+    message = Message()
+    message["content-disposition"] = disposition
+    return _text(message.get_filename())

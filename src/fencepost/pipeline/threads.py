@@ -1,0 +1,64 @@
+"""Where phases run: coroutines on the event loop, functions in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.errors import FencepostError
+
+
+class StillRunning(FencepostError):
+    """A thread goes on although its run was ended. The run must not be given back: nobody else may start it."""
+
+
+async def called(function: Callable[..., Any], run: object) -> Any:
+    """A coroutine on this loop, a function in a thread."""
+    arguments = [run] if inspect.signature(function).parameters else []
+    if inspect.iscoroutinefunction(function):
+        return await function(*arguments)
+    result = await in_thread(lambda: function(*arguments))
+    return await result if inspect.isawaitable(result) else result  # an object whose call is a coroutine
+
+
+async def in_thread(work: Callable[[], Any]) -> Any:
+    """A thread cannot be cancelled. Whoever ends this run waits for its end: only then may somebody else go on. If
+    that takes too long for them they cancel again (an event loop that is closed does), and the run fails."""
+    context = contextvars.copy_context()
+    ended = asyncio.get_running_loop().run_in_executor(_THREADS, lambda: context.run(work))
+    try:
+        return await asyncio.shield(ended)
+    except asyncio.CancelledError:
+        ended.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody asks any more
+        try:
+            await asyncio.wait([ended])
+        except asyncio.CancelledError:
+            raise StillRunning("its phase goes on in a thread") from None
+        raise
+
+
+class _Threads(concurrent.futures.Executor):
+    """One for each call, which does not keep the process from ending: a phase may be stuck in it for ever."""
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
+        answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+        def work() -> None:
+            answer.set_running_or_notify_cancel()
+            try:
+                answer.set_result(function(*args, **keywords))
+            except StopIteration as error:  # no future can carry it: whoever awaits would wait for ever
+                answer.set_exception(RuntimeError(f"raised {error!r}"))
+            except BaseException as error:
+                answer.set_exception(error)
+
+        threading.Thread(target=work, name="fencepost-phase", daemon=True).start()
+        return answer
+
+
+_THREADS = _Threads()

@@ -1,0 +1,287 @@
+"""The routes of the API, in the order of the documentation."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from starlette.responses import Response
+
+from fencepost.cli.overview import overview
+from fencepost.cli.shapes import definition_shape, event_shape, fire_shape, pause_shape, whole_fire_shape
+from fencepost.cli.times import ago, ahead
+from fencepost.errors import AnotherRunIsActive, UsageError
+from fencepost.model import FireRecord, JobRecord, State
+from fencepost.store.base import FireQuery, Store
+from fencepost.triggers import from_iso, iso
+from fencepost.web import models
+from fencepost.web.endpoint import Call, Endpoint, Shape
+from fencepost.web.health import livez, readyz, scheduler_status
+from fencepost.web.problems import Problem
+from fencepost.web.sse import EventStream
+
+DEEPEST = 10_000
+"""Fires due at one and the same instant that a cursor can point into."""
+INSTANT = timedelta(microseconds=1)
+
+
+# --- looking ------------------------------------------------------------------------------------------
+
+
+async def status(call: Call) -> Shape:
+    """Who leads, who takes part, how each job stands."""
+    found, _ = await call.web.desk.look(lambda store: overview(store, call.web.scheduler.store_name))
+    return found
+
+
+async def jobs(call: Call) -> Shape:
+    """The jobs by id, a page at a time."""
+    asked: models.JobsAsked = call.query
+    found = (await status(call))["jobs"]
+    chosen = [
+        job
+        for job in found
+        if (asked.q is None or asked.q in job["id"])
+        and (asked.state is None or asked.state in job["states"])
+        and (asked.cursor is None or job["id"] > asked.cursor)
+    ]
+    page = chosen[: asked.limit]
+    return {"items": page, "next": page[-1]["id"] if len(chosen) > len(page) else None}
+
+
+async def job(call: Call) -> Shape:
+    """One job: its definition, how it stands, its history."""
+    id = call.path["id"]
+
+    async def look(store: Store) -> Shape:
+        record = await _job(store, id)
+        found, _ = await overview(store, call.web.scheduler.store_name)
+        state: Shape = next((each for each in found["jobs"] if each["id"] == id), {})
+        history = [event_shape(event) for event in await store.history(id)]
+        return {**definition_shape(record), **state, "history": history}
+
+    return await call.web.desk.look(look)
+
+
+async def fires(call: Call) -> Shape:
+    """The ledger, newest first, a page at a time."""
+    asked: models.FiresAsked = call.query
+
+    async def look(store: Store) -> Shape:
+        now = (await store.roster()).now
+        until, skip = _from_cursor(asked.cursor) if asked.cursor else (_until(asked, now), 0)
+        query = FireQuery(
+            job_id=asked.job,
+            states=tuple(asked.state),
+            since=ago(asked.since, now, "since") if asked.since else None,
+            until=until,
+            limit=skip + asked.limit + 1,
+        )
+        rows = await store.find_fires(query)
+        end = skip + asked.limit
+        return {
+            "items": [fire_shape(fire) for fire in rows[skip:end]],
+            "next": _cursor(rows[:end]) if len(rows) > end else None,
+        }
+
+    return await call.web.desk.look(look)
+
+
+async def fire(call: Call) -> Shape:
+    """Everything about one fire."""
+    return await call.web.desk.look(lambda store: _whole(store, call.path["key"]))
+
+
+async def replicas(call: Call) -> Shape:
+    """Who takes part, and who leads."""
+    found = await status(call)
+    return {"now": found["now"], "leader": found["leader"], "items": found["replicas"]}
+
+
+async def events(call: Call) -> Response:
+    """What changes, as it does: server-sent events."""
+    return EventStream(call.web.feed, call.query.job, call.request.headers.get("last-event-id"))
+
+
+# --- acting -------------------------------------------------------------------------------------------
+
+
+async def trigger(call: Call) -> Shape:
+    """Run a job now, on whichever replica has room."""
+    id, asked = call.path["id"], call.body
+    header = call.request.headers.get("idempotency-key")
+    if header and asked.idempotency_key and header != asked.idempotency_key:
+        raise Problem(422, "Idempotency-Key and idempotency_key differ; send one of them")
+
+    async def act(store: Store) -> Shape:
+        await _job(store, id)
+        return await _added(
+            call,
+            id,
+            args=asked.args,
+            idempotency_key=header or asked.idempotency_key,
+            if_active=asked.if_active,
+            by=call.caller.name,
+        )
+
+    return await call.web.desk.look(act)
+
+
+async def pause(call: Call) -> Shape:
+    """Pause a job: what falls due is recorded as skipped."""
+    id, asked = call.path["id"], call.body
+
+    async def act(store: Store) -> Shape:
+        await _job(store, id)
+        until = ahead(asked.until, (await store.roster()).now, "until") if asked.until else None
+        record = await call.web.scheduler.do_change(id, "pause", asked.reason, until, by=call.caller.name)
+        return {"job_id": id, "paused": pause_shape(record.pauses[-1])}
+
+    return await call.web.desk.look(act)
+
+
+async def resume(call: Call) -> Shape:
+    """End a pause."""
+    id = call.path["id"]
+
+    async def act(store: Store) -> Shape:
+        await _job(store, id)
+        await call.web.scheduler.do_change(id, "resume", by=call.caller.name)
+        return {"job_id": id, "paused": None}
+
+    return await call.web.desk.look(act)
+
+
+async def cancel(call: Call) -> Shape:
+    """End a fire that runs or waits."""
+    key = call.path["key"]
+
+    async def act(store: Store) -> Shape:
+        before = await _fire(store, key)
+        if before.state.final:
+            raise Problem(409, f"{key} has ended already: {before.state}")
+        try:
+            return whole_fire_shape(await call.web.scheduler.do_cancel(key, by=call.caller.name))
+        except UsageError as error:  # it is planned, and not due
+            raise Problem(409, str(error)) from None
+
+    return await call.web.desk.look(act)
+
+
+async def retry(call: Call) -> Shape:
+    """Run what a fire ran once more, as a manual fire."""
+    key = call.path["key"]
+
+    async def act(store: Store) -> Shape:
+        before = await _fire(store, key)
+        if not before.state.final:
+            raise AnotherRunIsActive(f"{key} has not ended ({before.state}); cancel it first, or wait")
+        await _job(store, before.job_id)
+        return await _added(call, before.job_id, args=before.args, by=f"retry of {key}")
+
+    return await call.web.desk.look(act)
+
+
+# --- for platforms, and for the seed systems ------------------------------------------------------------
+
+
+async def pipeline(call: Call) -> Shape:
+    """How the pipeline stands, for the status widget."""
+    return await call.web.pipeline_status(call.query.job)
+
+
+async def metrics(call: Call) -> Response:
+    """Metrics of this process and of the store, for Prometheus."""
+    return await call.web.metrics.scrape()
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/api/v1/status", status, models.Status, errors=(304,)),
+    Endpoint("GET", "/api/v1/jobs", jobs, models.JobPage, models.JobsAsked, errors=(304,)),
+    Endpoint("GET", "/api/v1/jobs/{id}", job, models.WholeJob, errors=(304, 404)),
+    Endpoint("GET", "/api/v1/fires", fires, models.FirePage, models.FiresAsked, errors=(304,)),
+    Endpoint("GET", "/api/v1/fires/{key}", fire, models.WholeFire, errors=(304, 404)),
+    Endpoint("GET", "/api/v1/replicas", replicas, models.Replicas, errors=(304,)),
+    Endpoint(
+        "GET", "/api/v1/events", events, models.Answer, models.EventsAsked, media_type="text/event-stream"
+    ),
+    Endpoint(
+        "POST",
+        "/api/v1/jobs/{id}/trigger",
+        trigger,
+        models.WholeFire,
+        body=models.TriggerAsked,
+        status=202,
+        errors=(404, 409, 429),
+        headers={"Idempotency-Key": models.ID},
+    ),
+    Endpoint(
+        "POST", "/api/v1/jobs/{id}/pause", pause, models.JobPause, body=models.PauseAsked, errors=(404,)
+    ),
+    Endpoint("POST", "/api/v1/jobs/{id}/resume", resume, models.JobPause, errors=(404,)),
+    Endpoint("POST", "/api/v1/fires/{key}/cancel", cancel, models.WholeFire, status=202, errors=(404, 409)),
+    Endpoint(
+        "POST", "/api/v1/fires/{key}/retry", retry, models.WholeFire, status=202, errors=(404, 409, 429)
+    ),
+    Endpoint("GET", "/scheduler/status", scheduler_status, models.SchedulerStatus, errors=(304,)),
+    Endpoint(
+        "GET",
+        "/api/system/pipeline_status",
+        pipeline,
+        models.PipelineStatus,
+        models.PipelineAsked,
+        errors=(304, 404),
+    ),
+    Endpoint("GET", "/livez", livez, models.Alive),
+    Endpoint("GET", "/readyz", readyz, models.Ready),
+    Endpoint("GET", "/health/ready", readyz, models.Ready),
+    Endpoint("GET", "/metrics", metrics, models.Answer, media_type="text/plain"),
+)
+
+
+# --- helpers ------------------------------------------------------------------------------------------
+
+
+async def _job(store: Store, id: str) -> JobRecord:
+    found = await store.jobs([id])
+    if not found:
+        raise Problem(404, f"there is no job {id!r} in the store")
+    return found[0]
+
+
+async def _fire(store: Store, key: str) -> FireRecord:
+    found = await store.find_fires(FireQuery(key=key))
+    if not found:
+        raise Problem(404, f"there is no fire {key!r} in the ledger")
+    return found[0]
+
+
+async def _whole(store: Store, key: str) -> Shape:
+    return whole_fire_shape(await _fire(store, key))
+
+
+async def _added(call: Call, job_id: str, **request: Any) -> Shape:
+    try:
+        handle = await call.web.scheduler.do_trigger(job_id, **request)
+    except UsageError as error:  # the job is there: its queue is full
+        raise Problem(429, str(error), headers={"Retry-After": "10"}) from None
+    return whole_fire_shape(await handle.do_record())
+
+
+def _until(asked: models.FiresAsked, now: datetime) -> datetime | None:
+    if asked.until is not None:
+        return ago(asked.until, now, "until")
+    return None if asked.planned or asked.state == [State.PENDING] else now + INSTANT
+
+
+def _cursor(rows: tuple[FireRecord, ...]) -> str:
+    """Where the next page begins: the last row's moment, and how many fires of that moment have been given."""
+    last = rows[-1].due_at
+    return f"{iso(last)}~{sum(fire.due_at == last for fire in rows)}"
+
+
+def _from_cursor(text: str) -> tuple[datetime, int]:
+    moment, _, given = text.partition("~")
+    if not given.isascii() or not given.isdigit() or len(given) > 6 or int(given) > DEEPEST:
+        raise Problem(422, "cursor: give `next` of the page before, as it was")
+    return from_iso(moment) + INSTANT, int(given)

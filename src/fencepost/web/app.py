@@ -1,0 +1,101 @@
+"""The service as an ASGI application: served by `fencepost serve`, or mounted in another application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from fencepost.errors import UsageError
+from fencepost.web.api import ENDPOINTS
+from fencepost.web.auth import Authorize, Doorkeeper
+from fencepost.web.desk import PATIENCE, Desk
+from fencepost.web.endpoint import Endpoint, Shape, tagged
+from fencepost.web.feed import Feed
+from fencepost.web.gate import Gate
+from fencepost.web.metrics import Metrics
+from fencepost.web.openapi import document
+from fencepost.web.problems import HANDLED, Problem
+
+if TYPE_CHECKING:
+    from fencepost.scheduler import Scheduler
+
+WIDGET = "widget.js"
+
+
+class WebApp:
+    """See `Scheduler.asgi`. Served by itself it starts and stops the scheduler; mounted, the host's lifespan must."""
+
+    def __init__(
+        self, scheduler: Scheduler, *, replica: bool = True, authorize: Authorize | None = None
+    ) -> None:
+        self.scheduler = scheduler
+        self.takes_part = replica
+        self.desk = Desk(scheduler)
+        self.feed = Feed(self.desk, scheduler.shutdown)
+        self.metrics = Metrics(self)
+        scheduler.events.subscribe(self.feed.heard)
+        self._app = Starlette(
+            routes=[
+                *(Route(each.path, self._answering(each), methods=[each.method]) for each in ENDPOINTS),
+                Route("/api/v1/openapi.json", self._openapi),
+                Route(f"/{WIDGET}", self._widget),
+            ],
+            middleware=[Middleware(Gate, doorkeeper=Doorkeeper(scheduler.settings, authorize))],
+            exception_handlers=HANDLED,
+            lifespan=self.lifespan,
+        )
+        self._app.router.redirect_slashes = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+    @asynccontextmanager
+    async def lifespan(self, app: object) -> AsyncIterator[None]:
+        """Of this application, or for the host it is mounted in."""
+        if self.takes_part:
+            async with self.scheduler:
+                yield
+            return
+        self.scheduler.shutdown.install()
+        try:
+            yield
+        finally:
+            await self.scheduler.stop()
+
+    async def pipeline_status(self, job_id: str | None, patience: float = PATIENCE) -> Shape:
+        """Raises 404 where there is no such pipeline."""
+        try:
+            from fencepost.pipeline.status import pipeline_status
+        except ModuleNotFoundError as error:
+            raise Problem(404, f"pipelines need {error.name!r}: `pip install 'fencepost[http]'`") from None
+        try:
+            found: Shape = await self.desk.do(lambda: pipeline_status(self.scheduler, job_id), patience)
+        except UsageError as error:
+            raise Problem(404, str(error)) from None
+        return found
+
+    def _answering(self, endpoint: Endpoint) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        async def answer(request: Request) -> Response:
+            return await endpoint.respond(self, request)
+
+        return answer
+
+    async def _openapi(self, request: Request) -> Response:
+        return tagged(request, document(ENDPOINTS, request.scope.get("root_path", "")))
+
+    async def _widget(self, request: Request) -> Response:
+        script = resources.files("fencepost.web").joinpath("static", WIDGET).read_bytes()
+        headers = {"ETag": f'"{sha256(script).hexdigest()[:32]}"', "Cache-Control": "public, no-cache"}
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(script, headers=headers, media_type="text/javascript")

@@ -1,0 +1,69 @@
+"""The one way from the server's event loop to the store: through the control thread, bounded in number and in time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from fencepost.errors import StoreUnavailable
+from fencepost.scheduler import Scheduler
+from fencepost.store.base import Store
+from fencepost.web.problems import Problem
+
+log = logging.getLogger("fencepost")
+
+T = TypeVar("T")
+
+MOST_QUESTIONS = 64
+"""That may wait for the store at once. More would only wait longer."""
+PATIENCE = 5.0
+"""Seconds a request waits for the store."""
+PATIENCE_WHEN_LOST = 1.0
+"""The same while the store is known not to answer: it may be back."""
+
+NOT_STARTED = (
+    "the scheduler has not been started in this process. A mounted application gets no lifespan of its own: give the "
+    "host `lifespan=scheduler.lifespan`, or `async with scheduler:` inside its own; with asgi(replica=False) "
+    "`lifespan=` that application's `lifespan`"
+)
+
+
+class Desk:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self._waiting = 0
+        self._complained = False
+
+    async def look(self, work: Callable[[Store], Awaitable[T]], patience: float = PATIENCE) -> T:
+        """Do this with the store, on the control loop."""
+        return await self.do(lambda: self.scheduler.do_look(work), patience)
+
+    async def do(self, work: Callable[[], Coroutine[Any, Any, T]], patience: float = PATIENCE) -> T:
+        """Do this on the control loop. What has not ended in time is given up; as with every store that does not
+        answer, it may have been done all the same."""
+        self._check_started()
+        if self._waiting >= MOST_QUESTIONS:
+            raise StoreUnavailable(f"{self._waiting} requests wait for the store; try again")
+        if (replica := self.scheduler.replica) is not None and replica.store_is_lost:
+            patience = min(patience, PATIENCE_WHEN_LOST)
+        self._waiting += 1
+        try:
+            return await asyncio.wait_for(self.scheduler.ask(work()), patience)
+        except TimeoutError:
+            raise StoreUnavailable(f"the store has not answered within {patience:g} s; try again") from None
+        finally:
+            self._waiting -= 1
+
+    @property
+    def is_open(self) -> bool:
+        return self.scheduler.shutdown.is_installed
+
+    def _check_started(self) -> None:
+        if self.is_open:
+            return
+        if not self._complained:
+            log.error("%s", NOT_STARTED)
+            self._complained = True
+        raise Problem(503, NOT_STARTED, headers={"Retry-After": "1"})

@@ -1,0 +1,120 @@
+"""One route of the API: what it takes, what it gives, and how it is answered."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from fencepost.web.auth import Caller
+from fencepost.web.problems import Problem
+
+if TYPE_CHECKING:
+    from fencepost.web.app import WebApp
+
+Shape = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request that fits."""
+
+    web: WebApp
+    request: Request
+    path: Mapping[str, str]
+    query: Any
+    body: Any
+
+    @property
+    def caller(self) -> Caller:
+        found: Caller = self.request.scope["fencepost.caller"]
+        return found
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    method: str
+    path: str
+    answer: Callable[[Call], Awaitable[Shape | Response]]
+    gives: type[BaseModel]
+    query: type[BaseModel] | None = None
+    body: type[BaseModel] | None = None
+    status: int = 200
+    errors: tuple[int, ...] = ()
+    """Beside those that every route may answer."""
+    media_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Request headers it heeds, with the pattern of their values."""
+
+    @property
+    def summary(self) -> str:
+        return (self.answer.__doc__ or "").strip().partition("\n")[0]
+
+    async def respond(self, web: WebApp, request: Request) -> Response:
+        query = _fitting(self.query, _parameters(request)) if self.query else None
+        if self.query is None and request.query_params:
+            raise Problem(422, "this takes no query parameters")
+        body = await _body(self.body, request) if self.method == "POST" else None
+        reply = await self.answer(Call(web, request, request.path_params, query, body))
+        if isinstance(reply, Response):
+            return reply
+        return tagged(request, reply) if self.method == "GET" else JSONResponse(reply, self.status)
+
+
+def tagged(request: Request, shape: Shape) -> Response:
+    """With an ETag, or 304. What time it is counts as no change: the tag is weak."""
+    text = json.dumps({name: value for name, value in shape.items() if name != "now"}, sort_keys=True)
+    headers = {
+        "ETag": f'W/"{hashlib.sha256(text.encode()).hexdigest()[:32]}"',
+        "Cache-Control": "private, no-cache",
+    }
+    known = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
+    if headers["ETag"] in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    return JSONResponse(shape, headers=headers)
+
+
+def _parameters(request: Request) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        if name in given:
+            given[name] = [*(given[name] if isinstance(given[name], list) else [given[name]]), value]
+        else:
+            given[name] = value
+    return given
+
+
+async def _body(model: type[BaseModel] | None, request: Request) -> Any:
+    text = await request.body()
+    if model is None:
+        if text.strip() not in (b"", b"{}"):
+            raise Problem(422, "this takes no body")
+        return None
+    if not text.strip():
+        return model()
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        raise _misfit(error) from None
+
+
+def _fitting(model: type[BaseModel], given: Mapping[str, Any]) -> Any:
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise _misfit(error) from None
+
+
+def _misfit(error: ValidationError) -> Problem:
+    errors = [
+        {"where": ".".join(map(str, each["loc"])), "problem": each["msg"]}
+        for each in error.errors(include_url=False, include_context=False, include_input=False)
+    ]
+    first = errors[0]
+    return Problem(422, f"{first['where'] or 'the body'}: {first['problem']}", errors=errors[:20])

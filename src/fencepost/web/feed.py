@@ -1,0 +1,311 @@
+"""What changes in the store, for whoever listens: the same whichever replica serves it.
+
+One feed per process, which looks while somebody listens: at what is due and not final, at what fell due lately, at
+whoever takes part. What differs from the look before is told. Looks are a second apart, and follow at once when this
+process's own replica did something. An event is the state of one fire, replica or leadership *now*, as the store has
+it; steps in between may be left out, and telling one twice does no harm.
+
+Not seen: a fire that was due more than a few seconds ago, was never seen waiting, and was decided by another process
+between two looks, as when a backlog is closed after a downtime. The ledger has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from fencepost.cli.shapes import fire_shape
+from fencepost.errors import FencepostError
+from fencepost.events import Event
+from fencepost.model import FireRecord, State
+from fencepost.store.base import FireQuery, Roster, Store
+from fencepost.triggers import iso
+from fencepost.web.desk import Desk
+from fencepost.web.problems import Problem
+from fencepost.web.shutdown import Shutdown
+
+log = logging.getLogger("fencepost")
+
+LOOK_EVERY = 1.0
+SHORTEST = 0.1
+"""Seconds between two looks, however much happens."""
+LINGER = 60.0
+"""Seconds the feed goes on without listeners: whoever comes back finds what was told meanwhile."""
+OVERLAP = timedelta(seconds=5)
+"""How far before the last look fires are looked for: another process's write may become visible a little late."""
+MOST_ROWS = 500
+"""Of one look. If there are more, listeners are told to read anew, every so many seconds:"""
+RESET_EVERY = 10.0
+MOST_BY_KEY = 50
+KEPT = 1_000
+WAITING = 256
+"""Events that a slow listener may fall behind before it is told to read everything anew."""
+LIVE = tuple(state for state in State if not state.final)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    id: str
+    kind: str
+    data: Mapping[str, Any]
+    at: datetime
+    job_id: str | None = None
+
+
+class Listener:
+    """One open stream. None ends it."""
+
+    def __init__(self, job_id: str | None) -> None:
+        self.job_id = job_id
+        self.queue: asyncio.Queue[Told | None] = asyncio.Queue(WAITING)
+
+    def put(self, told: Told) -> None:
+        if self.job_id is not None and told.kind == "fire" and told.job_id != self.job_id:
+            return
+        if self.queue.full():
+            self._empty()
+            self.queue.put_nowait(Told(told.id, "reset", {"reason": "fell behind"}, told.at))
+        self.queue.put_nowait(told)
+
+    def end(self) -> None:
+        if self.queue.full():
+            self._empty()
+        self.queue.put_nowait(None)
+
+    def _empty(self) -> None:
+        while not self.queue.empty():
+            self.queue.get_nowait()
+
+
+@dataclass
+class Glance:
+    roster: Roster
+    fires: list[FireRecord]
+    whole: bool
+    """Whether nothing was left out for its number."""
+
+
+@dataclass
+class Memory:
+    """What the last look saw."""
+
+    at: datetime
+    fires: dict[str, FireRecord] = field(default_factory=dict)
+    replicas: dict[str, str] = field(default_factory=dict)
+    leader: tuple[str | None, int] = (None, 0)
+
+
+class Feed:
+    def __init__(self, desk: Desk, shutdown: Shutdown) -> None:
+        self._desk = desk
+        self._shutdown = shutdown
+        self._listeners: set[Listener] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._memory: Memory | None = None
+        self._kept: deque[Told] = deque(maxlen=KEPT)
+        self._kept_since: datetime | None = None
+        self._named: set[str] = set()
+        """Keys that this process's replica told of."""
+        self._lost = False
+        self._reset_at = -RESET_EVERY
+
+    @property
+    def listeners(self) -> int:
+        return len(self._listeners)
+
+    async def join(self, job_id: str | None, last_id: str | None) -> Listener:
+        """Listen from now on, or from where a stream broke off."""
+        listener = Listener(job_id)
+        self._listeners.add(listener)
+        self._shutdown.watch(listener.end)
+        self._begin()
+        try:
+            if self._memory is None:
+                await self._look()
+        except BaseException:
+            self.leave(listener)
+            raise
+        assert self._memory is not None
+        at = self._memory.at
+        hello = {"now": iso(at)}
+        if last_id is None:
+            listener.put(Told(_id(at, 0), "hello", hello, at))
+        else:
+            for told in self._since(last_id, at):
+                listener.put(told)
+        return listener
+
+    def leave(self, listener: Listener) -> None:
+        self._listeners.discard(listener)
+        self._shutdown.forget(listener.end)
+
+    def heard(self, event: Event) -> None:
+        """From the scheduler's own events, on the control thread: look now."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._wake, event.key)
+
+    # --- looking --------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if self._task is None or self._task.done():
+            self._loop = asyncio.get_running_loop()
+            self._memory = None
+            self._task = self._loop.create_task(self._run(), name="fencepost-feed")
+            self._shutdown.watch(self._end)
+
+    def _end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        last_heard = loop.time()
+        try:
+            while self._listeners or loop.time() < last_heard + LINGER:
+                if self._listeners:
+                    last_heard = loop.time()
+                await asyncio.sleep(SHORTEST)
+                await self._pause(LOOK_EVERY - SHORTEST)
+                await self._guarded_look()
+        finally:
+            self._loop = self._memory = None
+            self._shutdown.forget(self._end)
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+        self._woken.clear()
+
+    async def _guarded_look(self) -> None:
+        try:
+            await self._look()
+        except (FencepostError, Problem) as error:
+            if not self._lost and self._memory is not None:
+                self._lost = True
+                self._tell(self._memory.at, [("store", {"answers": False, "detail": str(error)}, None)])
+        except Exception:
+            log.exception("unexpected error while looking for changes; trying again")
+
+    async def _look(self) -> None:
+        memory = self._memory
+        named, self._named = self._named, set()
+        glance = await self._desk.look(lambda store: _glance(store, memory, named))
+        if self._memory is not memory:
+            return  # two looked at once; the other was first
+        changes: list[tuple[str, Mapping[str, Any], str | None]] = []
+        if self._lost:
+            self._lost = False
+            changes.append(("store", {"answers": True}, None))
+        self._memory = _remembered(glance)
+        if memory is None:
+            self._kept.clear()
+            self._kept_since = glance.roster.now
+            return
+        if not glance.whole and self._may_reset():
+            changes.append(("reset", {"reason": "more changed than is told"}, None))
+        changes += _differences(memory, self._memory, glance)
+        self._tell(glance.roster.now, changes)
+
+    def _may_reset(self) -> bool:
+        """A ledger that is always busier than this must not make everybody read all of it all the time."""
+        now = asyncio.get_running_loop().time()
+        if now < self._reset_at + RESET_EVERY:
+            return False
+        self._reset_at = now
+        return True
+
+    def _tell(self, at: datetime, changes: Iterable[tuple[str, Mapping[str, Any], str | None]]) -> None:
+        for number, (kind, data, job_id) in enumerate(changes, start=1):
+            told = Told(_id(at, number), kind, data, at, job_id)
+            self._kept.append(told)
+            for listener in self._listeners:
+                listener.put(told)
+
+    def _wake(self, key: str | None) -> None:
+        if key is not None and len(self._named) < MOST_BY_KEY:
+            self._named.add(key)
+        self._woken.set()
+
+    def _since(self, last_id: str, now: datetime) -> list[Told]:
+        """What was told after that. Identifiers are times of the store, so one of another process can be placed, too,
+        if this one has looked since before then; a little is told twice rather than left out."""
+        ids = [told.id for told in self._kept]
+        if last_id in ids:
+            return list(self._kept)[ids.index(last_id) + 1 :]
+        at = _moment(last_id)
+        begun = self._kept[0].at if len(self._kept) == KEPT else self._kept_since
+        if at is not None and begun is not None and begun <= at - OVERLAP and at <= now + OVERLAP:
+            return [told for told in self._kept if told.at > at - OVERLAP]
+        return [Told(_id(now, 0), "reset", {"reason": "too long ago, or told by another process"}, now)]
+
+
+async def _glance(store: Store, memory: Memory | None, named: set[str]) -> Glance:
+    roster = await store.roster()
+    until = roster.now + datetime.resolution
+    since = min(memory.at, roster.now) if memory else roster.now
+    recent = await store.find_fires(FireQuery(since=since - OVERLAP, until=until, limit=MOST_ROWS))
+    live = await store.find_fires(FireQuery(states=LIVE, until=until, limit=MOST_ROWS))
+    found = {fire.key: fire for fire in (*recent, *live)}
+    known = [key for key, fire in memory.fires.items() if not fire.state.final] if memory else []
+    wanted = [key for key in dict.fromkeys((*named, *known)) if key not in found]
+    for key in wanted[:MOST_BY_KEY]:
+        found |= {fire.key: fire for fire in await store.find_fires(FireQuery(key=key))}
+    whole = max(len(recent), len(live)) < MOST_ROWS and len(wanted) <= MOST_BY_KEY
+    return Glance(roster, sorted(found.values(), key=lambda fire: fire.due_at), whole)
+
+
+def _remembered(glance: Glance) -> Memory:
+    roster = glance.roster
+    return Memory(
+        roster.now,
+        {fire.key: fire for fire in glance.fires},
+        {
+            replica.id: "overdue"
+            if replica.id in roster.overdue
+            else "draining"
+            if replica.draining
+            else "alive"
+            for replica in roster.replicas
+        },
+        (roster.leader.holder, roster.leader.term),
+    )
+
+
+def _differences(
+    before: Memory, after: Memory, glance: Glance
+) -> Iterable[tuple[str, Mapping[str, Any], str | None]]:
+    for fire in glance.fires:
+        if before.fires.get(fire.key) != fire:
+            progress = None if fire.progress is None else dict(fire.progress)
+            yield "fire", {**fire_shape(fire), "progress": progress}, fire.job_id
+    for id in sorted(before.replicas.keys() | after.replicas.keys()):
+        state = after.replicas.get(id, "gone")
+        if before.replicas.get(id, "gone") != state:
+            yield "replica", {"replica": id, "state": state}, None
+    if before.leader != after.leader:
+        yield "leader", {"replica": after.leader[0], "term": after.leader[1]}, None
+
+
+def _id(at: datetime, number: int) -> str:
+    return f"{iso(at)}~{number}"
+
+
+def _moment(id: str) -> datetime | None:
+    if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z~\d{1,4}", id):
+        return None
+    try:
+        return datetime.fromisoformat(id.partition("~")[0])
+    except ValueError:
+        return None

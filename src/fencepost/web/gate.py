@@ -1,0 +1,102 @@
+"""What every request passes before anything looks at it, and what every answer carries.
+
+Bounds on size; who it is; and whether a browser was made to send it by another site. The last needs no tokens in forms:
+a browser says where a request comes from (`Sec-Fetch-Site`, `Origin`), and a form cannot send JSON.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fencepost.web.auth import Doorkeeper
+from fencepost.web.problems import Problem
+
+MOST_HEADER_BYTES = 32_768
+MOST_BODY_BYTES = 131_072
+SAFE = ("GET", "HEAD", "OPTIONS")
+PROBES = ("/livez", "/readyz", "/health/ready")
+"""Anybody may ask these: a platform has no token. They say nothing but whether, and why not."""
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Gate:
+    def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper) -> None:
+        self._app = app
+        self._doorkeeper = doorkeeper
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def sealed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        request = Request(scope)
+        try:
+            await self._check(request)
+        except Problem as problem:
+            await problem.response()(scope, receive, sealed)
+            return
+        await self._app(scope, bounded(receive), sealed)
+
+    async def _check(self, request: Request) -> None:
+        if sum(len(name) + len(value) for name, value in request.scope["headers"]) > MOST_HEADER_BYTES:
+            raise Problem(431, f"headers may have {MOST_HEADER_BYTES} bytes in all")
+        if path_of(request.scope) in PROBES:
+            return
+        caller = await self._doorkeeper.caller(request)
+        request.scope["fencepost.caller"] = caller
+        if request.method in SAFE:
+            return
+        if caller.role != "operate":
+            raise Problem(403, "this token may look, not act: use FENCEPOST_AUTH_TOKEN")
+        check_origin(request)
+
+
+def check_origin(request: Request) -> None:
+    """Refuse what another site made a browser send. Programs send neither header."""
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise Problem(403, "requests from other sites are refused")
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        raise Problem(403, "requests from other origins are refused")
+    kind = request.headers.get("content-type")
+    if kind is not None and kind.partition(";")[0].strip().lower() != "application/json":
+        raise Problem(415, "send application/json")
+
+
+def bounded(receive: Receive) -> Receive:
+    received = 0
+
+    async def counted() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > MOST_BODY_BYTES:
+            raise Problem(413, f"a body may have {MOST_BODY_BYTES} bytes")
+        return message
+
+    return counted
+
+
+def path_of(scope: Scope) -> str:
+    """Below where this application is mounted."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", "").rstrip("/"))

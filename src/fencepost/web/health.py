@@ -1,0 +1,83 @@
+"""Probes. `/livez` says that this process answers, `/readyz` whether it should get requests, and if not, why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from starlette.responses import JSONResponse, Response
+
+from fencepost.cli.overview import overview
+from fencepost.errors import FencepostError
+from fencepost.store.base import Roster, Store
+from fencepost.web.problems import Problem
+
+if TYPE_CHECKING:
+    from fencepost.web.app import WebApp
+    from fencepost.web.endpoint import Call, Shape
+
+PATIENCE = 1.0
+"""Seconds a probe waits for the store: probes time out quickly themselves."""
+
+
+async def unready(web: WebApp) -> str | None:
+    """Why this process should get no requests: shutting_down, not_started, starting or store_lost. None: it should."""
+    replica = web.scheduler.replica
+    if web.scheduler.shutdown.draining:
+        return "shutting_down"
+    if not web.desk.is_open:
+        return "not_started"
+    if replica is None:
+        return None if await _answers(web) else "store_lost"
+    if replica.store_is_lost:
+        return "store_lost"
+    return None if replica.is_ready else "starting"
+
+
+async def livez(_: Call) -> Response:
+    """Whether this process answers. The store has no say in it."""
+    return JSONResponse({"alive": True})
+
+
+async def readyz(call: Call) -> Response:
+    """Whether this process should get requests; if not, 503 and why."""
+    reason = await unready(call.web)
+    if reason is None:
+        return JSONResponse({"ready": True})
+    return JSONResponse({"ready": False, "reason": reason}, 503)
+
+
+async def scheduler_status(call: Call) -> Shape:
+    """How this process and the cluster stand; answers also while the store does not."""
+    web, replica = call.web, call.web.scheduler.replica
+    reason = await unready(web)
+    name = web.scheduler.store_name
+    try:
+        found, _ = await web.desk.look(lambda store: overview(store, name), PATIENCE)
+    except (FencepostError, Problem):
+        found = None
+    return {
+        "ready": reason is None,
+        "reason": reason,
+        "replica": replica.id if replica else None,
+        "is_leader": replica is not None and replica.term() is not None,
+        "running": len(replica.runs) if replica else 0,
+        "store": name,
+        "store_answers": found is not None,
+        "leader": found["leader"] if found else None,
+        "replicas": found["replicas"] if found else [],
+        "jobs": dict(Counter(job["state"] for job in found["jobs"])) if found else {},
+    }
+
+
+async def _answers(web: WebApp) -> bool:
+    """A process without a replica has no heartbeat to tell: it asks."""
+
+    async def roster(store: Store) -> Roster:
+        return await store.roster()
+
+    try:
+        await web.desk.look(roster, PATIENCE)
+    except FencepostError:
+        return False
+    return True

@@ -1,0 +1,241 @@
+"""Prometheus metrics. What happens here is counted as it is told; what stands in the store is read at the scrape.
+
+Counters are of this process: with several workers behind one port each scrape meets one of them (docs/service.md). No
+ids are labels, except the names of jobs, and of those a bounded number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.responses import Response
+
+from fencepost._version import __version__
+from fencepost.cli.overview import overview
+from fencepost.cli.shapes import Shape
+from fencepost.clock import Clock, SystemClock
+from fencepost.errors import FencepostError
+from fencepost.events import Event
+from fencepost.model import FireRecord
+from fencepost.store.base import Store
+from fencepost.triggers import from_iso
+from fencepost.web.health import unready
+from fencepost.web.problems import Problem
+
+if TYPE_CHECKING:
+    from fencepost.web.app import WebApp
+
+MOST_JOBS = 1_000
+"""Jobs with labels of their own; the others share one."""
+OTHERS = "(others)"
+PATIENCE = 2.0
+OUTCOMES = ("succeeded", "failed", "cancelled", "lost", "skipped", "missed")
+OPERATIONS = (
+    "heartbeat",
+    "leave",
+    "roster",
+    "sweep",
+    "put_jobs",
+    "change_job",
+    "jobs",
+    "due_jobs",
+    "plan_fires",
+    "add_fire",
+    "claim_fires",
+    "update_claims",
+    "cancel_fire",
+    "find_fires",
+    "history",
+    "prune",
+)
+DURATIONS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400)
+DELAYS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120, 600)
+
+
+class Metrics:
+    def __init__(self, web: WebApp, clock: Clock | None = None) -> None:
+        self._web = web
+        self._clock = clock or SystemClock()
+        self._names: set[str] = set()
+        self._started: dict[str, float] = {}
+        """Steady time at which the bodies that run here began."""
+        self._rows: dict[str, tuple[str, int]] = {}
+        """Per job the last row closed without a start, and how much of it is counted: rows grow."""
+        self.registry = CollectorRegistry()
+        self._define()
+        web.scheduler.events.subscribe(self.heard)
+        web.scheduler.watch_store(self.observe)
+
+    def _define(self) -> None:
+        registry: Any = {"registry": self.registry, "namespace": "fencepost"}
+        job = ["job_name"]
+        self._build = Gauge("build_info", "The version, as a label.", ["version"], **registry)
+        self._build.labels(__version__).set(1)
+        self._runs = Counter("runs", "Fires that ended, by outcome.", [*job, "outcome"], **registry)
+        self._duration = Histogram(
+            "run_duration_seconds", "From start to end.", job, buckets=DURATIONS, **registry
+        )
+        self._delay = Histogram(
+            "run_start_delay_seconds", "From due to started.", job, buckets=DELAYS, **registry
+        )
+        self._retries = Counter("retries", "Attempts that will be repeated.", job, **registry)
+        self._misfires = Counter("misfires", "Fires missed, by why.", ["policy"], **registry)
+        self._skips = Counter("skips", "Fires skipped, by why.", ["reason"], **registry)
+        self._claims = Counter("claims", "Fires claimed, given back, or refused.", ["result"], **registry)
+        self._lease_lost = Counter("lease_lost", "Leadership or presence lost.", **registry)
+        self._rejections = Counter("fencing_rejections", "Runs whose token was gone.", **registry)
+        self._store_seconds = Histogram(
+            "store_operation_duration_seconds", "By operation.", ["operation"], buckets=DELAYS, **registry
+        )
+        self._store_errors = Counter("store_errors", "Store calls that failed.", ["operation"], **registry)
+        self._in_progress = Gauge("runs_in_progress", "Runs of this process.", **registry)
+        self._leader = Gauge("leader", "1 if this process leads.", **registry)
+        self._ready = Gauge("ready", "1 if this process is ready.", **registry)
+        self._skew = Gauge("clock_skew_seconds", "This machine's clock less the store's.", **registry)
+        self._jobs = Gauge("jobs", "Jobs by state.", ["state"], **registry)
+        self._replicas = Gauge("replicas", "Replicas by state.", ["state"], **registry)
+        self._blocking = Gauge("blocking_active", "1 while a pipeline blocks the application.", **registry)
+        self._last_success = Gauge(
+            "job_last_success_timestamp_seconds",
+            "End of the last run, if it succeeded.",
+            job,
+            **registry,
+        )
+        self._next_run = Gauge("job_next_run_timestamp_seconds", "The next scheduled fire.", job, **registry)
+        self._data_updated = Gauge(
+            "data_updated_timestamp_seconds", "When the pipeline last succeeded.", **registry
+        )
+
+    # --- counting, on the control thread ---------------------------------------------------------------------
+
+    def heard(self, event: Event) -> None:
+        if event.kind in ("leader.lost", "replica.expired"):
+            self._lease_lost.inc()
+        if event.fire is None:
+            return
+        name, fire = self._name(event.fire.job_id), event.fire
+        if event.kind == "started":
+            self._begun(name, fire)
+        elif event.kind in OUTCOMES:
+            self._ended(name, fire, event.kind)
+        elif event.kind == "retrying":
+            self._retries.labels(name).inc()
+            self._took(name, fire)
+        elif event.kind == "given_back":
+            self._claims.labels("given_back").inc()
+            self._started.pop(fire.key, None)
+        elif event.kind == "fenced":
+            self._rejections.inc()
+            self._claims.labels("fenced").inc()
+            self._started.pop(fire.key, None)
+
+    def _begun(self, name: str, fire: FireRecord) -> None:
+        self._claims.labels("claimed").inc()
+        self._started[fire.key] = self._clock.steady()
+        if fire.started_at is not None and fire.attempt == 1:
+            self._delay.labels(name).observe(max(0.0, (fire.started_at - fire.due_at).total_seconds()))
+
+    def _ended(self, name: str, fire: FireRecord, outcome: str) -> None:
+        count = self._new_of(fire) if outcome in ("skipped", "missed") else fire.count
+        self._runs.labels(name, outcome).inc(count)
+        if outcome == "skipped":
+            self._skips.labels(fire.reason or "").inc(count)
+        elif outcome == "missed":
+            self._misfires.labels(fire.reason or "").inc(count)
+        else:
+            self._took(name, fire)
+
+    def _took(self, name: str, fire: FireRecord) -> None:
+        begun = self._started.pop(fire.key, None)
+        if begun is not None:
+            self._duration.labels(name).observe(self._clock.steady() - begun)
+
+    def _new_of(self, fire: FireRecord) -> int:
+        key, counted = self._rows.get(fire.job_id, ("", 0))
+        self._rows[fire.job_id] = fire.key, fire.count
+        return max(0, fire.count - counted) if key == fire.key else fire.count
+
+    def _name(self, job_id: str) -> str:
+        if job_id in self._names or len(self._names) < MOST_JOBS:
+            self._names.add(job_id)
+            return job_id
+        return OTHERS
+
+    def observe(self, store: Store) -> None:
+        """Time the store's operations from now on. Once per store."""
+        for operation in OPERATIONS:
+            if operation not in vars(store):
+                setattr(store, operation, self._timed(operation, getattr(store, operation)))
+
+    def _timed(
+        self, operation: str, call: Callable[..., Coroutine[Any, Any, Any]]
+    ) -> Callable[..., Coroutine[Any, Any, Any]]:
+        seconds, errors = self._store_seconds.labels(operation), self._store_errors.labels(operation)
+
+        @wraps(call)
+        async def timed(*args: Any, **kwargs: Any) -> Any:
+            begun = self._clock.steady()
+            try:
+                return await call(*args, **kwargs)
+            except FencepostError:
+                errors.inc()
+                raise
+            finally:
+                seconds.observe(self._clock.steady() - begun)
+
+        return timed
+
+    # --- the scrape, on the server's loop -----------------------------------------------------------------------
+
+    async def scrape(self) -> Response:
+        """Without the store what it would have said is left out; the rest is told all the same."""
+        is_ready = await unready(self._web) is None
+        found, pipeline = await self._stored(), await self._pipeline()
+        replica = self._web.scheduler.replica
+        self._ready.set(is_ready)
+        self._in_progress.set(len(replica.runs) if replica else 0)
+        self._leader.set(replica is not None and replica.term() is not None)
+        for gauge in (self._jobs, self._replicas, self._next_run, self._last_success):
+            gauge.clear()
+        if found is not None:
+            self._show(found)
+        self._blocking.set(bool(pipeline and pipeline["blocking_maintenance"]))
+        if pipeline and pipeline["data_updated_at"]:
+            self._data_updated.set(from_iso(pipeline["data_updated_at"]).timestamp())
+        return Response(generate_latest(self.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    def _show(self, found: Shape) -> None:
+        for state, number in Tally(job["state"] for job in found["jobs"]).items():
+            self._jobs.labels(state).set(number)
+        for state, number in Tally(replica["state"] for replica in found["replicas"]).items():
+            self._replicas.labels(state).set(number)
+        for job in found["jobs"][:MOST_JOBS]:
+            if job["next_run_at"]:
+                self._next_run.labels(job["id"]).set(from_iso(job["next_run_at"]).timestamp())
+            last = job["last"]
+            if last and last["state"] == "succeeded" and last["finished_at"]:
+                self._last_success.labels(job["id"]).set(from_iso(last["finished_at"]).timestamp())
+
+    async def _stored(self) -> Shape | None:
+        name = self._web.scheduler.store_name
+
+        async def look(store: Store) -> Shape:
+            found, now = await overview(store, name)
+            self._skew.set((self._clock.wall() - now).total_seconds())
+            return found
+
+        try:
+            return await self._web.desk.look(look, PATIENCE)
+        except (FencepostError, Problem):
+            return None
+
+    async def _pipeline(self) -> Shape | None:
+        try:
+            return await self._web.pipeline_status(None, PATIENCE)
+        except (FencepostError, Problem):  # there is none, or the store does not answer
+            return None

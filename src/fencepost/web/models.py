@@ -1,0 +1,291 @@
+"""What the API takes and gives, as pydantic models: requests are checked against them, and the OpenAPI document is made
+of them. The answers are the shapes that `--json` prints (`cli/shapes.py`); fields may be added, never taken away."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from fencepost.model import State
+
+ID = r"^[A-Za-z0-9_.:-]{1,200}$"
+KEY = r"^[A-Za-z0-9_.:-]{1,200}[@!][A-Za-z0-9_.:-]{1,200}$"
+PLAIN_TEXT = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f]*$"
+
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+Number = Annotated[int, Field(ge=0)]
+WhenGiven = Annotated[str, Field(min_length=1, max_length=64)]
+"""An ISO 8601 time with an offset, or a duration such as `2h`."""
+
+
+class Asked(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+# --- what is asked ------------------------------------------------------------------------------------
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+class Page(Asked):
+    model_config = ConfigDict(strict=False)  # a query has only texts
+
+    limit: int = Field(100, ge=1, le=1000, description="Rows of a page.")
+    cursor: str | None = Field(None, max_length=300, description="`next` of the page before.")
+
+
+class FiresAsked(Page):
+    job: str | None = Field(None, pattern=ID, description="Only of this job.")
+    state: Annotated[list[State], BeforeValidator(_as_list)] = Field([], description="Only in these states.")
+    since: WhenGiven | None = Field(None, description="Due at or after this ISO time, or so long ago: `2h`.")
+    until: WhenGiven | None = Field(None, description="Due before this ISO time, or so long ago.")
+    planned: bool = Field(False, description="Also fires that are planned and not due yet.")
+
+
+class JobsAsked(Page):
+    state: str | None = Field(None, max_length=20, description="Only jobs in this state.")
+    q: str | None = Field(None, max_length=200, description="Only jobs whose id contains this.")
+
+
+class EventsAsked(Asked):
+    job: str | None = Field(None, pattern=ID, description="Only fires of this job.")
+
+
+class PipelineAsked(Asked):
+    job: str | None = Field(None, pattern=ID, description="Which pipeline, where there are several.")
+
+
+class TriggerAsked(Asked):
+    args: dict[str, Any] | None = Field(None, description="In place of the job's own.")
+    if_active: Literal["queue", "refuse"] = "queue"
+    idempotency_key: str | None = Field(
+        None, pattern=ID, description="The same key adds one fire however often it is sent."
+    )
+
+
+class PauseAsked(Asked):
+    reason: str = Field("", max_length=500, pattern=PLAIN_TEXT)
+    until: WhenGiven | None = Field(
+        None, description="Resume by itself at this ISO time, or after so long: `2h`."
+    )
+
+
+# --- what is answered ---------------------------------------------------------------------------------
+
+
+class Attempt(Answer):
+    token: Number
+    replica: str
+    started_at: Time
+    finished_at: Time
+    outcome: str
+    error: str | None
+
+
+class Fire(Answer):
+    key: str
+    job_id: str
+    due_at: Time
+    state: State
+    reason: str | None
+    refers_to: str | None
+    count: Annotated[int, Field(ge=1)]
+    first_due_at: Time
+    last_due_at: Time
+    scheduled: bool
+    token: Number
+    attempt: Number
+    crashes: Number
+    replica: str | None
+    not_before: Time | None
+    started_at: Time | None
+    finished_at: Time | None
+    error: str | None
+    by: str | None
+    cancelled_by: str | None
+    args: dict[str, Any] | None
+    cancel_requested: bool
+    attempts: list[Attempt]
+
+
+class WholeFire(Fire):
+    checkpoint: Any
+    progress: dict[str, Any] | None
+    output: str | None = Field(description="What it logged and printed: the end of it.")
+
+
+class FirePage(Answer):
+    items: list[Fire]
+    next: str | None = Field(description="Cursor of the next page; null: there is none.")
+
+
+class Leader(Answer):
+    replica: str
+    host: str
+    pid: int
+    term: Number
+    state: str
+
+
+class Replica(Answer):
+    replica: str
+    host: str
+    pid: int
+    state: Literal["alive", "draining", "overdue", "dead"]
+    leader: bool
+    version: str
+    joined_at: Time
+    running: list[str]
+    tasks: list[str]
+
+
+class Pause(Answer):
+    since: Time
+    until: Time | None
+    reason: str
+    by: str
+
+
+class ActiveFire(Answer):
+    key: str
+    state: State
+    replica: str | None
+    replica_state: str | None
+    started_at: Time | None
+    attempt: Number
+    progress: dict[str, Any] | None
+
+
+class Outcome(Answer):
+    key: str
+    state: State
+    reason: str | None
+    due_at: Time
+    started_at: Time | None
+    finished_at: Time | None
+    replica: str | None
+
+
+class Job(Answer):
+    id: str
+    task: str
+    schedule: str | None
+    state: str
+    states: list[str]
+    paused: Pause | None
+    orphaned: bool
+    orphaned_since: Time | None
+    active: list[ActiveFire]
+    last: Outcome | None
+    next_run_at: Time | None
+    execute_on: Literal["any", "leader"]
+
+
+class JobPage(Answer):
+    items: list[Job]
+    next: str | None
+
+
+class HistoryEvent(Answer):
+    at: Time
+    kind: str
+    since: Time
+    until: Time | None
+    trigger: dict[str, Any] | None
+    note: str
+    by: str
+
+
+class WholeJob(Job):
+    target: str
+    trigger: dict[str, Any] | None
+    args: dict[str, Any]
+    overlap: str
+    misfire: str
+    misfire_after: float
+    retry: dict[str, Any] | None
+    timeout: float | None
+    after_crash: str
+    crash_attempts: int
+    created_at: Time
+    changed_at: Time
+    history: list[HistoryEvent]
+
+
+class Status(Answer):
+    store: str
+    now: Time
+    leader: Leader | None
+    replicas: list[Replica]
+    jobs: list[Job]
+
+
+class Replicas(Answer):
+    now: Time
+    leader: Leader | None
+    items: list[Replica]
+
+
+class JobPause(Answer):
+    job_id: str
+    paused: Pause | None
+
+
+class SchedulerStatus(Answer):
+    ready: bool
+    reason: str | None
+    replica: str | None
+    is_leader: bool
+    running: Number
+    store: str
+    store_answers: bool
+    leader: Leader | None
+    replicas: list[Replica]
+    jobs: dict[str, int] = Field(description="How many are in which state.")
+
+
+class PipelineStatus(Answer):
+    status: Literal["idle", "running", "failed"]
+    phase: str | None
+    message: str | None
+    blocking_maintenance: bool
+    processed: float | None
+    total: float | None
+    eta_seconds: float | None
+    run_id: str | None
+    trigger: str | None
+    started_at: Time | None
+    maintenance_started_at: Time | None
+    updated_at: Time | None
+    finished_at: Time | None
+    last_success_at: Time | None
+    last_error: str | None
+    next_run_at: Time | None
+    data_updated_at: Time | None
+    run_type: str | None
+    refresh_scope_tables_rewritten: list[str] | None
+    refresh_scope_tables_reused: list[str] | None
+    now: Time
+
+
+class Alive(Answer):
+    alive: bool
+
+
+class Ready(Answer):
+    ready: bool
+    reason: str | None = None
+
+
+class ProblemShape(Answer):
+    type: str
+    title: str
+    status: int
+    detail: str

@@ -1,0 +1,55 @@
+"""uvicorn as `fencepost serve` runs it: bounded, quiet, and with our exit codes."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from fencepost.settings import Settings
+from fencepost.web.gate import MOST_HEADER_BYTES
+
+if TYPE_CHECKING:
+    from fencepost.web.app import WebApp
+
+log = logging.getLogger("fencepost")
+
+MOST_CONNECTIONS = 1_000
+
+
+def serve_on(listener: socket.socket, app: WebApp, settings: Settings) -> None:
+    """Until SIGTERM; raises `KeyboardInterrupt` after SIGINT."""
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+        timeout_graceful_shutdown=max(1, round(settings.drain_timeout.total_seconds())),
+    )
+    address, port = listener.getsockname()[:2]
+    log.info("http://%s:%d; Ctrl-C stops", f"[{address}]" if ":" in address else address, port)
+    server = Server(config)
+    server.run(sockets=[listener])
+    if server.interrupted:
+        raise KeyboardInterrupt
+    if not server.started:
+        raise SystemExit(1)
+
+
+class Server(uvicorn.Server):
+    interrupted = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """uvicorn would raise the signal again when all is done, and so turn a graceful end into a death."""
+        self.interrupted = self.interrupted or sig == signal.SIGINT
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True

@@ -1,0 +1,45 @@
+"""A job that kills its own process again and again is given up; the others keep running."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.harness import Cluster
+
+pytestmark = pytest.mark.cluster
+
+DEADLY = Path(__file__).parent / "apps" / "deadly.py"
+ROOT = Path(__file__).parents[2]
+
+
+def test_after_three_crashes_it_is_lost_and_the_others_keep_running(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    settings: dict[str, Any] = {"leader_ttl": 2, "run_ttl": 2, "heartbeat": 0.5}
+    with Cluster(
+        url, tmp_path, jobs=5, period=0.5, env={"PYTHONPATH": str(ROOT)}, anchor=time.time(), **settings
+    ) as cluster:
+        cluster.start(4, DEADLY)
+        cluster.wait_for(
+            lambda: cluster.reader.ask(lambda store: store.jobs(["deadly"])), 5, "it is declared"
+        )
+        key = cluster.trigger("deadly")
+        cluster.wait_for(
+            lambda: (fire := cluster.reader.fire(key)) and fire.state.final, 20, "it is given up"
+        )
+        fire = cluster.reader.fire(key)
+        assert fire is not None
+        assert (fire.state, fire.reason, fire.crashes) == ("lost", "crashed too often", 3)
+        assert [attempt.outcome for attempt in fire.attempts] == ["lost"] * 3
+        assert len({attempt.replica for attempt in fire.attempts}) == 3
+        [survivor] = cluster.alive
+        later = time.time() + 0.1
+        cluster.wait_for(
+            lambda: len({mark.key.split("@")[0] for mark in cluster.marks() if mark.wall > later}) == 5,
+            5,
+            "all other jobs run",
+        )
+        assert survivor.alive

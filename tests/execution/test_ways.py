@@ -1,0 +1,101 @@
+"""The ways to run a job, with real threads and processes: one suite, on every store."""
+
+# mypy: no-check-untyped-defs
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from fencepost import Scheduler, every
+from tests.execution.apps import ways
+from tests.execution.places import PLACES, url_of
+from tests.unit.apps.waiting import eventually
+
+pytestmark = pytest.mark.cluster
+
+SELDOM = every(days=300)
+
+
+@pytest.fixture(params=PLACES)
+async def scheduler(request, tmp_path):
+    scheduler = Scheduler(
+        store=url_of(request.param, tmp_path, request),
+        run_ttl="2s",
+        leader_ttl="2s",
+        heartbeat="0.3s",
+        drain_timeout="1s",
+    )
+    yield scheduler
+    await scheduler.stop()
+
+
+class Way:
+    """Declares three jobs, each run in this way: one that works, one that fails, one that never ends by itself."""
+
+    jobs = ("works", "fails", "endless")
+
+    def declare(self, scheduler, folder):
+        for job in self.jobs:
+            policies = {"timeout": 1.5} if job == "endless" else {}
+            self.one(scheduler, job, str(folder), policies)
+
+    def one(self, scheduler, job, folder, policies):
+        function = getattr(ways, f"{job}{self.suffix}")
+        scheduler.job(SELDOM, id=job, args={"folder": folder}, executor=self.executor, **policies)(function)
+
+
+class Coroutine(Way):
+    suffix, executor = "_async", None
+
+
+class Thread(Way):
+    suffix, executor = "", None
+
+
+class Process(Way):
+    suffix, executor = "", "process"
+
+
+class Command(Way):
+    def one(self, scheduler, job, folder, policies):
+        commands = {
+            "works": "echo $FIRE_KEY > works; echo said",
+            "fails": "echo no such thing; exit 3",
+            "endless": "echo begun > endless; sleep 600",
+        }
+        scheduler.command(commands[job], SELDOM, id=job, shell=True, cwd=folder, **policies)
+
+
+@pytest.mark.parametrize(
+    "way", [Coroutine(), Thread(), Process(), Command()], ids=lambda way: type(way).__name__
+)
+async def test_a_job_runs_fails_times_out_and_is_cancelled(scheduler, way, tmp_path):
+    way.declare(scheduler, tmp_path)
+    async with scheduler:
+        works, fails, endless = [await scheduler.trigger(job) for job in way.jobs]
+        fire = await works.wait(timeout=6)
+        assert (fire.state, fire.reason, fire.attempt) == ("succeeded", None, 1)
+        assert (tmp_path / "works").read_text().strip() == fire.key
+        assert fire.output.endswith("said")
+
+        fire = await fails.wait(timeout=6)
+        assert (fire.state, fire.reason) == ("failed", "raised an exception")
+        assert "no such thing" in fire.error
+
+        fire = await endless.wait(timeout=6)
+        assert (fire.state, fire.reason, fire.error) == (
+            "failed",
+            "timed out",
+            "timed out after 0:00:01.500000",
+        )
+
+        (tmp_path / "endless").unlink(missing_ok=True)
+        again = await scheduler.trigger("endless")
+        await eventually((tmp_path / "endless").exists, 5)
+        begun = time.monotonic()
+        await scheduler.cancel(again.key)
+        fire = await again.wait(timeout=3)
+        assert (fire.state, fire.reason) == ("cancelled", "on request")
+        assert time.monotonic() - begun < 2.0

@@ -1,0 +1,149 @@
+"""Who is let in, and what another site can make a browser do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+from starlette.requests import Request
+
+from fencepost import ConfigurationError, Settings
+from fencepost.web.api import ENDPOINTS
+from fencepost.web.auth import Caller, check_address, is_loopback
+from fencepost.web.gate import PROBES
+from tests.web.sample import ended, sample, triggered
+from tests.web.serving import service
+
+OPERATE, READ = "the token of an operator", "the token of a reader"
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[httpx2.Client]:
+    with service(sample(auth_token=OPERATE, read_token=READ)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx2.Client]:
+    with service(sample()) as client:
+        yield client
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def filled(path: str) -> str:
+    return path.replace("{id}", "report").replace("{key}", "report!none")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        *((each.method, each.path) for each in ENDPOINTS if each.path not in PROBES),
+        ("GET", "/api/v1/openapi.json"),
+        ("GET", "/widget.js"),
+        ("GET", "/"),
+        ("GET", "/nothing"),
+        ("PUT", "/api/v1/status"),
+    ],
+)
+def test_nothing_but_the_probes_is_open(guarded: httpx2.Client, method: str, path: str) -> None:
+    for headers in (
+        {},
+        bearer("wrong"),
+        {"Authorization": "Bearer"},
+        {"Authorization": f"Basic {OPERATE}"},
+        bearer(OPERATE[:-1]),
+    ):
+        answer = guarded.request(method, filled(path), headers=headers)
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"] == 'Bearer realm="fencepost"'
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("path", PROBES)
+def test_probes_need_no_token_and_tell_nothing(guarded: httpx2.Client, path: str) -> None:
+    answer = guarded.get(path)
+    assert answer.status_code == 200
+    assert answer.json() in ({"alive": True}, {"ready": True})
+
+
+def test_a_reader_looks_and_an_operator_acts(guarded: httpx2.Client) -> None:
+    assert guarded.get("/api/v1/status", headers=bearer(READ)).status_code == 200
+    assert guarded.get("/metrics", headers=bearer(READ)).status_code == 200
+    refused = guarded.post("/api/v1/jobs/report/trigger", headers=bearer(READ))
+    assert refused.status_code == 403
+    assert "FENCEPOST_AUTH_TOKEN" in refused.json()["detail"]
+    assert guarded.post("/api/v1/jobs/report/trigger", headers=bearer(OPERATE)).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "https://elsewhere.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ({"Content-Type": "multipart/form-data; boundary=x"}, 415),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Sec-Fetch-Site": "same-origin", "Content-Type": "application/json; charset=utf-8"}, 202),
+        ({"Sec-Fetch-Site": "none"}, 202),
+        ({}, 202),
+    ],
+)
+def test_what_another_site_made_a_browser_send_is_refused(
+    client: httpx2.Client, headers: dict[str, str], status: int
+) -> None:
+    assert client.post("/api/v1/jobs/report/trigger", headers=headers).status_code == status
+    own = {"Origin": str(client.base_url).rstrip("/")}
+    assert client.post("/api/v1/jobs/report/trigger", headers=own).status_code == 202
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "rebound.example"},
+        {"Host": "rebound.example:8787"},
+        {"Host": "127.0.0.1.rebound.example"},
+        {"Host": "["},
+        {"X-Forwarded-For": "203.0.113.9"},
+        {"Forwarded": "for=203.0.113.9"},
+    ],
+)
+def test_without_a_token_only_this_machine_is_let_in(client: httpx2.Client, headers: dict[str, str]) -> None:
+    assert client.get("/api/v1/status").status_code == 200
+    answer = client.get("/api/v1/status", headers=headers)
+    assert answer.status_code == 401
+    assert "FENCEPOST_AUTH_TOKEN" in answer.json()["detail"]
+
+
+def test_the_hosts_own_sign_in_decides() -> None:
+    async def authorize(request: Request) -> Caller | None:
+        user = request.headers.get("X-User")
+        return Caller("operate" if user == "ada" else "read", user) if user else None
+
+    with service(sample(auth_token=OPERATE), authorize=authorize) as client:
+        assert client.get("/api/v1/status", headers=bearer(OPERATE)).status_code == 401
+        assert client.post("/api/v1/jobs/report/trigger", headers={"X-User": "bob"}).status_code == 403
+        client.headers["X-User"] = "ada"
+        assert ended(client, triggered(client, "report"))["by"] == "ada"
+
+
+def test_an_address_that_others_reach_demands_a_token() -> None:
+    with pytest.raises(ConfigurationError, match="FENCEPOST_AUTH_TOKEN"):
+        check_address(Settings.load(env={}, host="0.0.0.0"))
+    check_address(Settings.load(env={}, host="0.0.0.0", auth_token=OPERATE))
+    check_address(Settings.load(env={}, host="::1"))
+    assert not is_loopback("")
+    assert not is_loopback("10.0.0.1")
+
+
+def test_a_short_token_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        sample(auth_token="abc").asgi()
+    assert "can be guessed" in caplog.text
+    assert "abc" not in caplog.text

@@ -1,0 +1,88 @@
+"""The scrape, read by prometheus-client's own parser."""
+
+from __future__ import annotations
+
+import httpx2
+from prometheus_client.parser import text_string_to_metric_families
+
+from fencepost import Retry, Scheduler, every
+from tests.web.sample import ended, triggered
+from tests.web.serving import QUICK, eventually, service
+
+NAMES = {
+    "build_info",
+    "jobs",
+    "runs",
+    "run_duration_seconds",
+    "run_start_delay_seconds",
+    "runs_in_progress",
+    "job_last_success_timestamp_seconds",
+    "job_next_run_timestamp_seconds",
+    "data_updated_timestamp_seconds",
+    "misfires",
+    "skips",
+    "retries",
+    "lease_lost",
+    "fencing_rejections",
+    "claims",
+    "store_operation_duration_seconds",
+    "store_errors",
+    "clock_skew_seconds",
+    "replicas",
+    "leader",
+    "blocking_active",
+    "ready",
+}
+
+
+def scraped(client: httpx2.Client) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    return {
+        (sample.name.removeprefix("fencepost_"), tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def test_every_metric_has_its_name(client: httpx2.Client) -> None:
+    families = list(text_string_to_metric_families(client.get("/metrics").text))
+    names = {family.name for family in families if not family.name.endswith("_created")}
+    assert names == {f"fencepost_{name}" for name in NAMES}
+    assert not any("job" in sample.labels for family in families for sample in family.samples)
+
+
+def test_runs_are_counted_by_outcome() -> None:
+    scheduler = Scheduler("memory://", **QUICK)
+    failures = iter([True, False])
+
+    @scheduler.job(every(hours=1), id="flaky", retry=Retry(attempts=2, first=0.05))
+    async def flaky() -> None:
+        if next(failures):
+            raise ValueError
+
+    @scheduler.job(every(seconds=0.2), id="paused")
+    async def paused() -> None: ...
+
+    with service(scheduler) as client:
+        client.post("/api/v1/jobs/paused/pause")
+        ended(client, triggered(client, "flaky"))
+        flaky_name = (("job_name", "flaky"),)
+        found = eventually(
+            lambda: (got := scraped(client)).get(("skips_total", (("reason", "paused"),)), 0) >= 4 and got
+        )
+        assert found["runs_total", (("job_name", "flaky"), ("outcome", "succeeded"))] == 1
+        assert found["retries_total", flaky_name] == 1
+        assert found["run_duration_seconds_count", flaky_name] == 2
+        assert found["run_start_delay_seconds_count", flaky_name] == 1
+        assert found["job_last_success_timestamp_seconds", flaky_name] > 1.7e9
+        assert found["job_next_run_timestamp_seconds", flaky_name] > 1.7e9
+        assert found["leader", ()] == 1
+        assert found["ready", ()] == 1
+        assert found["replicas", (("state", "alive"),)] == 1
+        assert found["store_operation_duration_seconds_count", (("operation", "heartbeat"),)] >= 1
+        assert abs(found["clock_skew_seconds", ()]) < 1
+        # Neighbours are one row that grows. It is counted once, however often it is told of.
+        [row] = client.get("/api/v1/fires?job=paused&state=skipped").json()["items"]
+        skipped = found["skips_total", (("reason", "paused"),)]
+        assert skipped <= row["count"] <= skipped + 10
