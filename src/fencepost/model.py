@@ -74,12 +74,16 @@ class Reason(StrEnum):
     REMOVED = "job removed"
     REPLICA_DIED = "its replica died in mid-run"
     DATA_LOSS = "the store lost data"
-    CRASHED = "crashed too often"
     TIMED_OUT = "timed out"
     RAISED = "raised an exception"
     DRAIN_LIMIT = "drain limit"
     REQUESTED = "on request"
     EFFECT_COMMITTED = "effect already committed"
+
+
+def crashed(times: int) -> str:
+    """Why a fire that may be run again after a crash is not: it has done so as often as its job allows."""
+    return f"crashed {times} times" if times > 1 else "crashed"
 
 
 R = TypeVar("R")
@@ -331,7 +335,7 @@ class JobEvent:
     kind: Literal["defined", "paused", "resumed", "removed"]
     version: int
     since: datetime
-    """From when on it holds: after the last fire decided by then, which is ahead of `at` where the clock was set back."""
+    """From when on it holds: after the last fire decided by then, ahead of `at` where the clock was set back."""
     trigger: Mapping[str, Json] | None = None
     until: datetime | None = None
     note: str = ""

@@ -32,7 +32,7 @@ def test_after_three_crashes_it_is_lost_and_the_others_keep_running(tmp_path: Pa
         )
         fire = cluster.reader.fire(key)
         assert fire is not None
-        assert (fire.state, fire.reason, fire.crashes) == ("lost", "crashed too often", 3)
+        assert (fire.state, fire.reason, fire.crashes) == ("lost", "crashed 3 times", 3)
         assert [attempt.outcome for attempt in fire.attempts] == ["lost"] * 3
         assert len({attempt.replica for attempt in fire.attempts}) == 3
         [survivor] = cluster.alive

@@ -193,7 +193,7 @@ def test_with_rerun_it_is_run_again_with_a_higher_token_until_it_has_crashed_thr
         member = successor
     world.until(lambda: world.fire(handle.key).state.final)
     fire = world.fire(handle.key)
-    assert (fire.state, fire.reason, fire.crashes) == ("lost", "crashed too often", 3)
+    assert (fire.state, fire.reason, fire.crashes) == ("lost", "crashed 3 times", 3)
     assert work.tokens == sorted(set(work.tokens))
     ran = len(well.ended)
     world.advance(25)

@@ -13,11 +13,23 @@ SOMEWHERE = (46.9, 7.6)
 _node_ids = count(1)
 
 
-def stop(sloid="a", east=0.0, north=0.0, number="8570001", designation="", name="Moostal, Post", operator="RBM"):
+def stop(
+    sloid="a", east=0.0, north=0.0, number="8570001", designation="", name="Moostal, Post", operator="RBM"
+):
     return Stop(sloid, number, designation, name, *moved(*SOMEWHERE, east, north), operator)
 
 
-def node(east=0.0, north=0.0, uic_ref="", name="", uic_name="", local_ref="", kind="platform", operator="", routes=()):
+def node(
+    east=0.0,
+    north=0.0,
+    uic_ref="",
+    name="",
+    uic_name="",
+    local_ref="",
+    kind="platform",
+    operator="",
+    routes=(),
+):
     place = moved(*SOMEWHERE, east, north)
     return OsmNode(next(_node_ids), *place, uic_ref, name, uic_name, local_ref, kind, operator, tuple(routes))
 

@@ -72,7 +72,6 @@ def test_what_is_not_ours_is_passed_over(register):
     )
     assert len(stops) == 1
     assert tally.passed_over == {"foreign": 2, "no platform": 1, "expired": 1}
-    assert "4 kept" not in str(tally)
     assert str(tally).startswith("register: 1 kept; left out: 2 foreign")
 
 
@@ -178,7 +177,9 @@ NODE = '<node id="7" lat="46.9" lon="7.6"><tag k="public_transport" v="platform"
 
 def test_a_node_with_its_tags_and_what_calls_there(osm):
     _, nodes = osm(
-        NODE.format('<tag k="uic_ref" v="8570001"/><tag k="name" v=" Höfli &amp; Co "/><tag k="shelter" v="yes"/>')
+        NODE.format(
+            '<tag k="uic_ref" v="8570001"/><tag k="name" v=" Höfli &amp; Co "/><tag k="shelter" v="yes"/>'
+        )
         + '<relation id="1"><member type="way" ref="7"/><member type="node" ref="7" role="stop"/>'
         '<tag k="type" v="route"/><tag k="ref" v="31"/><tag k="to" v="Moostal,  Bahnhof"/></relation>'
         '<relation id="2"><member type="node" ref="7"/><tag k="type" v="site"/><tag k="ref" v="99"/></relation>'
@@ -188,7 +189,9 @@ def test_a_node_with_its_tags_and_what_calls_there(osm):
 
 
 def test_other_nodes_are_passed_over(osm):
-    bench = '<node id="8" lat="46.9" lon="7.6"><tag k="amenity" v="bench"/></node><node id="9" lat="1" lon="1"/>'
+    bench = (
+        '<node id="8" lat="46.9" lon="7.6"><tag k="amenity" v="bench"/></node><node id="9" lat="1" lon="1"/>'
+    )
     tally, nodes = osm(NODE.format("") + bench)
     assert [node.id for node in nodes] == [7]
     assert tally.passed_over == {"no stop": 2}

@@ -36,6 +36,7 @@ pytestmark = pytest.mark.cluster
 APP = "tests.web.apps.host:app"
 UVICORN = ["uvicorn", APP, "--port", "{port}", "--log-level", "warning"]
 GUNICORN = ["gunicorn", APP, "-b", "127.0.0.1:{port}", "-k", "uvicorn_worker.UvicornWorker"]
+GUNICORN += ["--control-socket", "gunicorn.ctl"]  # not in the home directory, where all would share it
 SERVE = ["fencepost", "serve", "tests.web.apps.host:scheduler", "--port", "{port}"]
 DELAY = 1.5
 LIMIT = 6.0
@@ -123,6 +124,23 @@ def test_the_first_half_by_hand_for_servers_whose_signals_we_do_not_get() -> Non
         list(lines)
         eventually(lambda: client.get("/api/v1/replicas").json()["items"] == [])
         assert client.get("/livez").status_code == 200
+
+
+def test_two_schedulers_in_one_application_leave_together(tmp_path: Path) -> None:
+    command = ["uvicorn", "tests.web.apps.two:app", "--port", "{port}"]
+    settings = {**QUICK, "ready_delay": DELAY, "store": f"sqlite:///{tmp_path}/jobs.db"}
+    with server_process(command, tmp_path, **settings) as process, ThreadPoolExecutor(2) as pool:
+        eventually(lambda: ready(process, "/first") and ready(process, "/second"), STARTING)
+        streams = [pool.submit(Balancer(process, prefix, "").listen) for prefix in ("/first", "/second")]
+        begun = time.monotonic()
+        process.terminate()
+        leaving = {"ready": False, "reason": "shutting_down"}
+        with client_of(process.url) as client:
+            eventually(lambda: client.get("/first/readyz").json() == leaving)
+            assert client.get("/second/readyz").json() == leaving
+        assert all(stream.result(PATIENCE).endswith("\n\n") for stream in streams)
+        process.ended()
+        assert time.monotonic() - begun < LIMIT
 
 
 def test_a_server_that_gives_less_time_than_is_asked_for_is_reported(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from fencepost.clock import Moment
-from fencepost.model import Era, FireRecord, JobRecord, Lease, Reason, ReplicaRecord, State, changed
+from fencepost.model import Era, FireRecord, JobRecord, Lease, Reason, ReplicaRecord, State, changed, crashed
 from fencepost.store.base import (
     Added,
     Beat,
@@ -158,8 +158,7 @@ class Operations(Calendars):
         if job.after_crash == "rerun" and fire.crashes < job.crash_attempts and not fire.cancel_requested:
             return self._wait_again(at, fire, at.wall)
         worn_out = job.after_crash == "rerun" and fire.crashes >= job.crash_attempts
-        reason = Reason.CRASHED if worn_out else died
-        return self._finish(at, fire, State.LOST, reason)
+        return self._finish(at, fire, State.LOST, crashed(fire.crashes) if worn_out else died)
 
     def _leads(self, replica: str, term: int | None) -> bool:
         return term is not None and self.leader.holder == replica and self.leader.term == term

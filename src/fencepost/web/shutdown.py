@@ -49,6 +49,8 @@ class Shutdown:
         self._streams: set[Callable[[], None]] = set()
         self._timers: list[asyncio.TimerHandle] = []
         self._closed = False
+        self._followers: list[Shutdown] = []
+        """Of other schedulers in this process, which leave with this one."""
 
     # --- at the start and at the end ---------------------------------------------------------------------
 
@@ -60,6 +62,9 @@ class Shutdown:
             return
         handler = signal.getsignal(signal.SIGTERM)
         server: Any = getattr(handler, "__self__", None)
+        if isinstance(server, Shutdown):
+            server._followers.append(self)
+            return
         if not hasattr(server, "should_exit") or not hasattr(server, "config"):
             # Gunicorn's own ASGI worker takes its signals from the loop. Other programs that do are no servers.
             if "gunicorn.workers.gasgi" in sys.modules:
@@ -87,6 +92,7 @@ class Shutdown:
     def uninstall(self) -> None:
         for timer in self._timers:
             timer.cancel()
+        self._timers, self._followers = [], []
         if threading.current_thread() is threading.main_thread():
             for number, previous in self._previous.items():
                 if signal.getsignal(number) == self._signalled:
@@ -133,6 +139,8 @@ class Shutdown:
         """Runs between two steps of whatever the main thread does: it only marks, and rings."""
         loop = self._loop
         first, self.draining = not self.draining, True
+        for follower in self._followers:
+            follower.draining = True
         if loop is None or loop.is_closed():
             self._previous[number](number, frame)
         elif number == signal.SIGTERM and first:
@@ -158,6 +166,8 @@ class Shutdown:
         self._closed = self.draining = True
         self._scheduler.begin_drain()
         self._end_streams()
+        for follower in self._followers:
+            follower._close()
 
     def _end_streams(self) -> None:
         streams, self._streams = self._streams, set()

@@ -94,7 +94,7 @@ class MendedRules:
         await harness.store.cancel_fire(fire.key)
         (done,) = (await harness.bury("leader", term, "a")).settled
         assert done.crashes == 1
-        assert done.reason != Reason.CRASHED
+        assert done.reason == Reason.REPLICA_DIED
 
     async def test_no_more_than_a_hundred_fires_of_a_job_are_planned_ahead(self, harness: Harness) -> None:
         await harness.define("job", every(seconds=0.1))

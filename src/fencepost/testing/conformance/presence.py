@@ -360,7 +360,7 @@ class SweepRules:
                 assert settled.state is State.WAITING
                 await harness.join(f"b{n + 1}")
                 assert (await harness.claim(f"b{n + 1}")).key == fire.key
-        assert (settled.state, settled.reason) == (State.LOST, Reason.CRASHED)
+        assert (settled.state, settled.reason) == (State.LOST, "crashed 3 times")
 
     async def test_a_sweep_that_is_repeated_finds_nothing_more(self, harness: Harness, term: int) -> None:
         await harness.running(name="b")
