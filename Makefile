@@ -31,8 +31,8 @@ test: $(VENV)/.dev browser ## Run the tests on all cores
 browser:
 	@test -n "$(CHROMIUM)" || which chromium >/dev/null 2>&1 || which chromium-browser >/dev/null 2>&1 || \
 	which google-chrome >/dev/null 2>&1 || { test "$$(id -u)" = 0 && which apt-get >/dev/null 2>&1 && \
-		echo "Installing Chromium for the widget's tests ..." && apt-get -qq update && \
-		apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
+		echo "Installing Chromium for the widget's tests ..." && timeout 120 apt-get -qq update && \
+		timeout 300 apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
 	echo "No Chromium: the widget's tests are skipped, or fail where CI=true."
 
 check: $(VENV)/.dev ## Lint, check the formatting and the types

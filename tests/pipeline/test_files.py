@@ -13,7 +13,7 @@ import pytest
 
 from fencepost import Retry, RunCancelled, Source
 from fencepost.pipeline import written
-from fencepost.pipeline.files import Download, DownloadFailed
+from fencepost.pipeline.download import Download, DownloadFailed
 from tests.pipeline.http_server import Resource
 
 BODY = bytes(range(256)) * 2000

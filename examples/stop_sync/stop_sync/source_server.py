@@ -66,6 +66,7 @@ class _Bounded(ThreadingHTTPServer):
     """A thread for each connection, but only for so many."""
 
     daemon_threads = True
+    request_queue_size = MOST_CONNECTIONS
 
     def __init__(self, *arguments: Any) -> None:
         self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)

@@ -7,25 +7,15 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from fencepost.errors import FencepostError
-from fencepost.pipeline.source import Source, Validators
+from fencepost.pipeline.source import Validators
 
 if sys.platform != "win32":
     from fcntl import LOCK_EX, LOCK_NB, flock
-
-MOST_BYTES = 1 << 34
-"""Of a download, unless it says otherwise: 16 GB."""
-
-Tell = Callable[..., None]
-
-
-class DownloadFailed(FencepostError):
-    """Nothing was put in place."""
 
 
 @contextmanager
@@ -58,88 +48,9 @@ def put_in_place(part: Path, path: Path) -> None:
             os.close(folder)
 
 
-class Download:
-    """A source on its way into a file. Bytes gather in `<name>.part`; `<name>.part.json` says of what they are a part.
-    If it is cut off, in this process or another, the next one goes on from there: if it is still the same."""
-
-    def __init__(
-        self, source: Source, path: Path, sha256: str | None, most_bytes: int | None, tell: Tell
-    ) -> None:
-        self.source = source
-        self.path = path
-        self.sha256 = sha256.lower() if sha256 else None
-        self.most_bytes = most_bytes or MOST_BYTES
-        self.tell = tell
-
-    def fetch(self) -> Validators:
-        """Blocking; what its server says of the bytes that are now there."""
-        import httpx2
-
-        from fencepost.pipeline.http import Failed, Refused, persistently, told
-
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with _Part.beside(self.path) as part:
-            try:
-                found = persistently(self.source, lambda: self._attempt(part))
-            except (Failed, Refused, httpx2.HTTPError, httpx2.InvalidURL) as error:
-                raise DownloadFailed(f"source {self.source.name}: {told(error)}") from error
-            self.tell(done=part.size, total=part.size)  # raises if the run was ended: others may be at work
-            part.move_to(self.path)
-        return found
-
-    def _attempt(self, part: _Part) -> Validators:
-        from fencepost.pipeline.http import answer, failed, validators
-
-        with answer(self.source, part.ask_for_the_rest()) as response:
-            if response.status_code == 416:
-                self._give_up(part, "there is no such rest as was asked for", transient=True)
-            if response.status_code not in (200, 206):
-                raise failed(response)
-            found = validators(response)
-            self._begin(part, response, found)
-            self._receive(part, response, found.length)
-        self._check(part, found.length)
-        return found
-
-    def _begin(self, part: _Part, response: Any, found: Validators) -> None:
-        from fencepost.pipeline.http import Failed, content_range
-
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise Failed("the server encodes what was asked for as it is", transient=False)
-        bounded = found.length is not None or "transfer-encoding" in response.headers
-        if not bounded and self.sha256 is None:
-            raise Failed("its end cannot be told from a cut; give its sha256", transient=False)
-        if response.status_code == 200:
-            part.restart(found)
-        elif (content_range(response) or (None,))[0] != part.size or not part.continues_with(found):
-            part.restart(Validators())
-            raise Failed("the server sends another part than was asked for", transient=True)
-
-    def _receive(self, part: _Part, response: Any, length: int | None) -> None:
-        for piece in response.iter_raw():
-            part.append(piece)
-            self.tell(done=part.size, total=length)
-            if part.size > (self.most_bytes if length is None else min(length, self.most_bytes)):
-                self._give_up(part, f"more than {length or self.most_bytes} bytes", transient=False)
-
-    def _check(self, part: _Part, length: int | None) -> None:
-        from fencepost.pipeline.http import Failed
-
-        if length is not None and part.size != length:
-            raise Failed(f"{part.size} bytes arrived, not {length}", transient=True)
-        if self.sha256 is not None and part.sha256() != self.sha256:
-            self._give_up(part, "its sha256 is another than it should be", transient=True)
-
-    def _give_up(self, part: _Part, why: str, transient: bool) -> None:
-        from fencepost.pipeline.http import Failed
-
-        part.restart(Validators())
-        raise Failed(why, transient)
-
-
-class _Part:
-    """What has arrived so far. It is locked: a run that was fenced out may still be writing to it, and then this one
-    takes a file of its own."""
+class Part:
+    """What has arrived of a download so far. It is locked: a run that was fenced out may still be writing to it, and
+    then this one takes a file of its own."""
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         self.path = path
@@ -150,7 +61,7 @@ class _Part:
 
     @classmethod
     @contextmanager
-    def beside(cls, final: Path) -> Iterator[_Part]:
+    def beside(cls, final: Path) -> Iterator[Part]:
         path = final.with_name(f"{final.name}.part")
         file = _locked(path)
         shared = file is not None

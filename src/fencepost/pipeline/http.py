@@ -46,11 +46,15 @@ class Failed(FencepostError):
         self.transient = transient
 
 
+GIVES_UP = (Refused, Failed, httpx2.HTTPError, httpx2.InvalidURL)
+"""What asking may end with, when it was tried often enough."""
+
+
 def probe(source: Source) -> Validators:
     """Ask for its first byte: unlike HEAD this leads to the object itself, whatever stands in front of it."""
     try:
         return persistently(source, lambda: _asked(source))
-    except (Refused, Failed, httpx2.HTTPError, httpx2.InvalidURL) as error:
+    except GIVES_UP as error:
         raise ProbeFailed(told(error)) from error
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from fencepost.errors import ConfigurationError, UsageError
 from fencepost.fire import Fire, Saved
 from fencepost.model import Json, json_value
-from fencepost.pipeline.files import Download
 from fencepost.pipeline.memory import MOST_WARNINGS, WARNING_LIMIT, Memory, Passed
 from fencepost.pipeline.progress import BEFORE_THE_FIRST, Progress
 from fencepost.pipeline.publish import published
@@ -113,6 +112,10 @@ class PipelineRun:
         """Fetch a source into this file, which appears when it is complete and checked. Blocking: in a coroutine,
         `await asyncio.to_thread(run.download, …)`. What was cut off is resumed. If the run succeeds, the next probe is
         compared with the bytes fetched here."""
+        from fencepost.pipeline.download import (
+            Download,  # needs the HTTP client, which not every pipeline does
+        )
+
         download = Download(self._source(source), Path(path), sha256, most_bytes, self.report)
         self._memory.processed[source] = download.fetch().to_json()
         return Path(path)

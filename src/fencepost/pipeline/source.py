@@ -53,7 +53,8 @@ class Source:
     `artefacts`: files made of it, which must be there for it to count as unchanged. `modes`: it is probed in these.
     `by`: what is compared, the first that both sides have decides: `etag`, `last_modified`, and if you ask for them
     `file_name` and `url`. Redirects lead to the URL's own host and to `allow_hosts`; addresses of internal
-    networks are refused unless `allow_private`. `headers` go to the URL's own host only.
+    networks are refused unless `allow_private`. `timeout` is for each answer and each piece of it, not for the whole.
+    `headers` go to the URL's own host only.
     """
 
     def __init__(

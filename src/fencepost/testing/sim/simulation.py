@@ -200,7 +200,9 @@ class Simulation:
         record, key = self.store.jobs_by_id[job_id], fire_key(job_id, due)
         lost_through = self.store.leader.era.lost_through
         decided = any(each is not None and due <= each for each in (record.decided_through, lost_through))
-        known = any(record.job.target in member.release.tasks for member in self.alive())
+        leads = self.store.leader.holder
+        able = [each for each in self.alive() if record.job.execute_on == "any" or each.name == leads]
+        known = any(record.job.target in member.release.tasks for member in able)
         few = len(self.store.jobs_by_id) <= 2 * self.mix.slots
         free = few and all(member.replica.room() > 0 for member in self.alive())
         idle = not self.store.active_fires(job_id) and not any(
