@@ -26,7 +26,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
-from fencepost import ConfigurationError, current_fire
+from fencepost import ConfigurationError, UsageError, current_fire
 from fencepost.apscheduler import guard
 from tests.guard.kit import QUICK, Ledger, eventually, guarded
 from tests.servers import valkey
@@ -157,6 +157,21 @@ def test_a_job_that_raises_is_recorded_and_told(url, ledger):
     assert "in __call__" in fire.error
     assert "ValueError: no such device" in fire.error
     assert isinstance(errors[0].exception, ValueError)
+
+
+def test_what_a_job_logs_is_kept_with_its_fire(url, ledger):
+    def talkative():
+        logging.getLogger("shop").warning("halfway through")
+
+    with guarded(url, (talkative, {**OFTEN, "id": "talk"})):
+        eventually(lambda: ledger.of("talk"))
+    assert "halfway through" in ledger.of("talk")[0].output
+
+
+async def test_it_is_apscheduler_that_starts(url):
+    watch = guard(AsyncIOScheduler(), url)
+    with pytest.raises(UsageError, match=r"asgi\(replica=False\)"):
+        await watch.native.start()
 
 
 def test_a_run_that_cannot_be_handed_over_is_not_forgotten(url, ledger):

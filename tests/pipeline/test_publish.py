@@ -10,9 +10,10 @@ from contextlib import closing
 
 import psycopg
 import pytest
+from psycopg.rows import dict_row
 
-from fencepost import Pipeline, UsageError
-from fencepost.pipeline import pipeline_status
+from fencepost import Fire, Pipeline, Retry, UsageError
+from fencepost.pipeline import pipeline_status, published
 from tests.unit.apps.waiting import eventually
 
 ROWS = 400
@@ -218,8 +219,6 @@ async def test_what_an_earlier_attempt_has_published_stands(scheduled, base):
         if run.fire.attempt == 1:
             raise ValueError("as if it had been killed here")
 
-    from fencepost import Retry
-
     scheduler = await scheduled(pipeline, retry=Retry(attempts=2, first=0.05))
     fire = await ran(scheduler)
     assert (fire.state, calls) == ("succeeded", [1, 2])
@@ -228,9 +227,6 @@ async def test_what_an_earlier_attempt_has_published_stands(scheduled, base):
 
 
 async def test_what_cannot_be_published_is_refused(base):
-    from fencepost import Fire
-    from fencepost.pipeline import published
-
     fire = Fire.fake()
 
     def publish(connection, *tables):
@@ -252,6 +248,22 @@ async def test_what_cannot_be_published_is_refused(base):
         connection.rollback()
         with pytest.raises(UsageError, match="not a connection"):
             publish(object(), "stops")
+
+
+async def test_a_connection_that_commits_by_itself_and_makes_its_own_rows(base):
+    with closing(base.connect()) as connection:
+        if isinstance(base, Sqlite):
+            connection.isolation_level = None
+            connection.row_factory = sqlite3.Row
+        else:
+            connection.autocommit = True
+            connection.row_factory = dict_row
+        for token in (1, 2):
+            fire = Fire.fake(token=token, job_id=f"stops{token}")
+            with published(fire, connection, ["operators", "stops"]) as new:
+                load(base, connection, new, token)
+    with closing(base.connect()) as connection:
+        assert seen(base, connection) == [[(2, 10)], [(2, ROWS)]]
 
 
 @pytest.mark.parametrize("place", ["sqlite", "postgres"])

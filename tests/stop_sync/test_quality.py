@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 import time
+from math import isnan
 
 import pytest
 
@@ -14,7 +18,7 @@ from stop_sync.matching import STAGES
 from stop_sync.model import Match, OsmNode, Problem, Stop
 from stop_sync.preprocess import preprocess_gtfs, preprocess_osm, preprocess_register
 from stop_sync.quality import A_DAY, quality, table
-from tests.stop_sync.conftest import everything
+from tests.stop_sync.conftest import environment, everything
 
 SEEDS = (1, 2, 3)
 
@@ -63,10 +67,18 @@ def test_a_map_that_is_older_than_the_register(tmp_path):
 def test_stages_are_told_as_they_end(compared, tmp_path):
     told = []
     for name in ("stops", "gtfs_stops", "osm_nodes"):
-        (tmp_path / f"{name}.jsonl").write_bytes((compared.folder / f"{name}.jsonl").read_bytes())
+        shutil.copy(compared.folder / f"{name}.jsonl", tmp_path)
     count = write_matches(tmp_path, lambda done, total, stage: told.append((done, total, stage)))
     assert told == [(number, len(STAGES), stage) for number, stage in enumerate(STAGES, start=1)]
-    assert count == len(list(read_rows(compared.folder, Match)))
+    assert count == len(list(read_rows(tmp_path, Match)))
+
+
+def test_the_same_rows_give_the_same_file_in_another_process(compared, tmp_path):
+    for name in ("stops", "gtfs_stops", "osm_nodes"):
+        shutil.copy(compared.folder / f"{name}.jsonl", tmp_path)
+    code = "import pathlib, sys, stop_sync.compare as c; c.write_matches(pathlib.Path(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", code, tmp_path], env=environment(), check=True, timeout=20)
+    assert (tmp_path / "matches.jsonl").read_bytes() == (compared.folder / "matches.jsonl").read_bytes()
 
 
 def test_each_pair_is_found_once(compared):
@@ -78,8 +90,9 @@ def test_precision_is_of_what_was_found_and_recall_of_what_is_true():
     found = [Match("a", 1, "reference", 0.0), Match("b", 2, "single", 0.0)]
     known = Truth([TruePair("a", 1, "name"), TruePair("c", 3, "name")], ["b"], [2])
     rows = {row.stage: row for row in quality(found, known)}
-    assert (rows["reference"].precision, rows["reference"].recall) == (1.0, None)
-    assert (rows["name"].precision, rows["name"].recall) == (None, 0.5)
+    assert (rows["reference"].precision, rows["name"].recall) == (1.0, 0.5)
+    assert isnan(rows["reference"].recall)
+    assert isnan(rows["name"].precision)
     assert rows["single"].precision == 0.0
     assert (rows["total"].precision, rows["total"].recall) == (0.5, 0.5)
     assert "0.500" in table(rows.values()).splitlines()[-1]

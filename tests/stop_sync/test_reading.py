@@ -24,7 +24,7 @@ GOOD = "ch:1:sloid:1:0:1;8570001;A;Moostal, Post;46.9;7.6;2026-11-16;85;BOARDING
 
 def zipped(**files):
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in files.items():
             archive.writestr(name.replace("_txt", ".txt").replace("_csv", ".csv"), text)
     return packed.getvalue()
@@ -128,14 +128,23 @@ def test_a_missing_column_is_named(register):
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):
     (tmp_path / "register.zip").write_bytes(zipped(stops_csv=(HEADER + GOOD).encode() + b"\xff\xfe\n"))
-    with pytest.raises(SourceInvalid, match="is damaged"):
+    with pytest.raises(SourceInvalid, match="cannot be read .*; download it again"):
         preprocess_register(tmp_path / "register.zip", tmp_path, ON)
+
+
+def test_an_archive_with_a_bad_spot_is_refused(tmp_path):
+    whole = bytearray(zipped(stops_csv=HEADER + GOOD * 1000))
+    whole[len(whole) // 2] ^= 0xFF
+    (tmp_path / "register.zip").write_bytes(whole)
+    with pytest.raises(SourceInvalid, match="cannot be read"):
+        preprocess_register(tmp_path / "register.zip", tmp_path, ON)
+    assert not (tmp_path / "stops.jsonl").exists()
 
 
 @pytest.mark.parametrize("content", [b"<html>", zipped(), zipped(a_csv=HEADER, b_csv=HEADER)])
 def test_what_is_no_archive_of_one_csv_file_is_refused(tmp_path, content):
     (tmp_path / "register.zip").write_bytes(content)
-    with pytest.raises(SourceInvalid, match="zip archive|one \\*.csv was expected"):
+    with pytest.raises(SourceInvalid, match="not a zip file|one \\*.csv was expected"):
         preprocess_register(tmp_path / "register.zip", tmp_path, ON)
 
 

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from contextlib import closing
-from pathlib import Path
+from contextlib import ExitStack, closing
+from email.message import Message
 from typing import NamedTuple
 
 import pytest
 
 from stop_sync.data import World, gtfs_zip, osm_xml, register_zip, truth, truth_json
 from stop_sync.source_server import MOST_CONNECTIONS, SourceServer
-from tests.stop_sync.conftest import STOPS
+from tests.stop_sync.conftest import STOPS, environment
+from tests.unit.apps.waiting import eventually
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "stop_sync"
 MAKERS = {"register": register_zip, "gtfs": gtfs_zip, "osm": osm_xml}
 
 
 class Answer(NamedTuple):
     status: int
-    headers: http.client.HTTPMessage
+    headers: Message
     body: bytes
     url: str = ""
 
@@ -136,11 +135,12 @@ def test_a_slow_answer_takes_its_time(server):
     assert answer.status == 200
 
 
-def test_a_slow_answer_does_not_hold_up_the_end():
+async def test_a_slow_answer_does_not_hold_up_the_end():
     with SourceServer(seed=5, stops=STOPS) as server:
         server.switch("osm", slow_seconds=60)
         waiting = http.client.HTTPConnection(server.root.removeprefix("http://"), timeout=5)
         waiting.request("GET", "/osm.xml")
+        await eventually(lambda: server.asked)
     with closing(waiting):
         assert waiting.getresponse().status == 200
 
@@ -188,26 +188,19 @@ def test_requests_are_remembered(server):
     ]
 
 
-def test_connections_beyond_the_limit_are_closed(server):
-    server.switch("osm", slow_seconds=60)
-    waiting = [
-        http.client.HTTPConnection(server.root.removeprefix("http://"), timeout=5)
-        for _ in range(MOST_CONNECTIONS)
-    ]
-    try:
-        for each in waiting:
-            each.request("GET", "/osm.xml")
+def test_connections_beyond_the_limit_are_closed():
+    with SourceServer(seed=5, stops=STOPS) as server, ExitStack() as waiting:
+        server.switch("osm", slow_seconds=60)
+        for _ in range(MOST_CONNECTIONS):
+            connection = http.client.HTTPConnection(server.root.removeprefix("http://"), timeout=5)
+            waiting.enter_context(closing(connection)).request("GET", "/osm.xml")
         with pytest.raises((http.client.HTTPException, OSError)):
             get(server.root)
-    finally:
-        for each in waiting:
-            each.close()
 
 
 def test_as_a_program():
     command = [sys.executable, "-m", "stop_sync.source_server", "--port", "0", "--stops", "40"]
-    environment = {**os.environ, "PYTHONPATH": str(EXAMPLE)}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             name, url = process.stdout.readline().split()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,11 +19,11 @@ from stop_sync.tables import DYNAMIC, KEYS, STATIC, create_table, fill, rows_for
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request, tmp_path):
     """A connection and its dialect."""
-    if request.param == "sqlite":
-        connection = sqlite3.connect(tmp_path / "stops.sqlite")
-    else:
-        connection = psycopg.connect(request.getfixturevalue("postgres_url"))
-    with closing(connection):
+    connections: dict[str, Callable[[], Any]] = {
+        "sqlite": lambda: sqlite3.connect(tmp_path / "stops.sqlite"),
+        "postgresql": lambda: psycopg.connect(request.getfixturevalue("postgres_url")),
+    }
+    with closing(connections[request.param]()) as connection:
         yield connection, request.param
 
 

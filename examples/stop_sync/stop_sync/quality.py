@@ -11,6 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import date
+from math import isnan, nan
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,12 +35,12 @@ class Quality(NamedTuple):
     found: int
 
     @property
-    def precision(self) -> float | None:
-        return self.correct / self.matched if self.matched else None
+    def precision(self) -> float:
+        return self.correct / self.matched if self.matched else nan
 
     @property
-    def recall(self) -> float | None:
-        return self.found / self.true if self.true else None
+    def recall(self) -> float:
+        return self.found / self.true if self.true else nan
 
 
 def quality(matches: Iterable[Match], truth: Truth) -> list[Quality]:
@@ -69,8 +70,8 @@ def _lines(rows: Iterable[Quality]) -> Iterator[str]:
         )
 
 
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+def _share(value: float) -> str:
+    return "-" if isnan(value) else f"{value:.3f}"
 
 
 def main() -> None:

@@ -51,8 +51,6 @@ class Body(NamedTuple):
     content: bytes
     etag: str
     last_modified: str
-    file_name: str
-    """Another one for each version."""
 
 
 class Served:
@@ -90,6 +88,10 @@ class Served:
             self._switches[source] = replace(now, cuts=max(0, now.cuts - 1))
             return now.cuts > 0
 
+    def file_name(self, source: str) -> str:
+        """Another one for each version."""
+        return f"{source}-v{self.switches()[source].version}.{'xml' if source == 'osm' else 'zip'}"
+
     def body(self, source: str) -> Body:
         return _body(source, self._seed, self._stops, self.switches()[source].version)
 
@@ -108,10 +110,8 @@ def _world(seed: int, stops: int, version: int) -> World:
 @lru_cache(maxsize=16)
 def _body(source: str, seed: int, stops: int, version: int) -> Body:
     content = MAKERS[source](_world(seed, stops, version))
-    ending = "xml" if source == "osm" else "zip"
     return Body(
         content,
         f'"{hashlib.sha256(content).hexdigest()[:16]}"',
         format_datetime(FIRST_DAY + timedelta(days=version - 1), usegmt=True),
-        f"{source}-v{version}.{ending}",
     )

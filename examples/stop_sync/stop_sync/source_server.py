@@ -94,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
         served = self.server_of.served
         kind, _, name = self.path.partition("?")[0].strip("/").partition("/")
         if kind == "permalink" and name in MAKERS:
-            self._answer(302, {"Location": f"/files/{served.body(name).file_name}"})
+            self._answer(302, {"Location": f"/files/{served.file_name(name)}"})
         elif kind == "osm.xml":
             self._source("osm")
         elif kind == "files" and (source := self._source_of(name)) is not None:
@@ -126,9 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
         """`asked` has them."""
 
     def _source_of(self, file_name: str) -> str | None:
-        return next(
-            (each for each in MAKERS if self.server_of.served.body(each).file_name == file_name), None
-        )
+        return next((each for each in MAKERS if self.server_of.served.file_name(each) == file_name), None)
 
     def _source(self, source: str) -> None:
         served = self.server_of.served
@@ -142,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
             "Last-Modified": body.last_modified,
             "Accept-Ranges": "bytes",
             "Content-Type": "application/octet-stream",
-            "Content-Disposition": f'attachment; filename="{body.file_name}"',
+            "Content-Disposition": f'attachment; filename="{served.file_name(source)}"',
         }
         wanted = self._range(body)
         if wanted is None:

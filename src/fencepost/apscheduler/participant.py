@@ -10,6 +10,7 @@ from typing import Any
 
 from fencepost.apscheduler.mirror import Mirror
 from fencepost.clock import Clock
+from fencepost.errors import UsageError
 from fencepost.execute import Host
 from fencepost.host import ClosableHost
 from fencepost.replica import Identity, Replica
@@ -25,6 +26,11 @@ class Participant(Scheduler):
         super().__init__(*args, **options)
         self._make_mirror: Callable[[Replica], Mirror] | None = None
         self._mirror: Mirror | None = None
+
+    async def start(self) -> None:
+        raise UsageError(
+            "a guarded scheduler takes part when APScheduler's starts; to serve its API: asgi(replica=False)"
+        )
 
     def take_part(
         self, host: ClosableHost, make_mirror: Callable[[Replica], Mirror]

@@ -35,15 +35,15 @@ def published(
     If an earlier attempt of this fire has published already, what was loaded now is dropped: its own stands.
     """
     staging = _staging(connection, tables)
-    effect = f"publish:{name}:{hashlib.sha256(','.join(tables).encode()).hexdigest()[:8]}"
+    effect = f"publish:{name[:150]}:{hashlib.sha256(','.join(tables).encode()).hexdigest()[:8]}"
     try:
-        new = staging.prepare()
-        yield new
+        yield staging.prepare()
         connection.commit()  # of what was loaded, which only this connection sees
-        with fire.fenced(connection, name=effect):
-            staging.exchange()
-    except EffectCommitted:
-        log.info("%s: an earlier attempt has published %s", fire.key, ", ".join(tables))
+        try:
+            with fire.fenced(connection, name=effect):
+                staging.exchange()
+        except EffectCommitted:
+            log.info("%s: an earlier attempt has published %s", fire.key, ", ".join(tables))
     finally:
         staging.drop()
 

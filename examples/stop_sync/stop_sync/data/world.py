@@ -40,8 +40,6 @@ class World:
         wanted = stops + STOPS_PER_VERSION * (version - 1)
         if not 0 < stops <= wanted <= MOST_STOPS:
             raise ValueError(f"stops={stops}, version={version}: there is room for 1 to {MOST_STOPS} stops")
-        self.seed = seed
-        self.version = version
         self.towns: list[Town] = []
         self.areas: list[Area] = []
         """Of all towns."""

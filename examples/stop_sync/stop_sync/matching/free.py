@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from stop_sync.geo import Neighbours, distance_m
 from stop_sync.matching.spots import NodeSpot, StopSpot, differ
 
 NEAR_M = 50.0
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 class Pair(NamedTuple):
@@ -22,6 +20,10 @@ class Pair(NamedTuple):
     @property
     def distance_m(self) -> float:
         return distance_m(self.stop.at, self.node.at)
+
+    @property
+    def has_same_letter(self) -> bool:
+        return bool(self.stop.platform) and self.stop.platform == self.node.platform
 
 
 @dataclass(frozen=True)
@@ -57,21 +59,18 @@ class Free:
         return sorted(pairs, key=lambda pair: (pair.distance_m, _names(pair)))
 
     def grouped(
-        self, stop_key: Callable[[StopSpot], Key], node_keys: Callable[[NodeSpot], Iterable[Key]]
+        self, stop_key: Callable[[StopSpot], str], node_key: Callable[[NodeSpot], str | None]
     ) -> Iterator[tuple[list[StopSpot], list[NodeSpot]]]:
-        """Stops and nodes that have a key in common. A node with several keys is in several groups."""
-        nodes: defaultdict[Key, list[NodeSpot]] = defaultdict(list)
-        for node in self.nodes:
-            for key in node_keys(node):
-                nodes[key].append(node)
-        stops: defaultdict[Key, list[StopSpot]] = defaultdict(list)
+        """Stops and nodes that have a key in common. None: a node has none."""
+        stops: defaultdict[str, list[StopSpot]] = defaultdict(list)
         for stop in self.stops:
             stops[stop_key(stop)].append(stop)
-        for key, group in stops.items():
-            if nodes.get(key):
-                yield group, nodes[key]
+        nodes: defaultdict[str | None, list[NodeSpot]] = defaultdict(list)
+        for node in self.nodes:
+            nodes[node_key(node)].append(node)
+        return ((group, nodes[key]) for key, group in stops.items() if key in nodes)
 
 
 def _names(pair: Pair) -> tuple[str, int]:
-    """Decides between equal distances, so that a result never depends on the order of the rows."""
+    """Decides between equal distances; the order of the rows must not."""
     return pair.stop.members[0].sloid, pair.node.members[0].id

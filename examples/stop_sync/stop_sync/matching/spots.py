@@ -49,9 +49,10 @@ def spots_of_stops(stops: Iterable[Stop], timetable: Iterable[GtfsStop]) -> list
 
 
 def same_platform(stops: Iterable[Stop]) -> list[list[Stop]]:
-    """Grouped by number and designation. Without a designation nothing says that two are the same."""
+    """Grouped by number and designation. Without a designation nothing says that two are the same. The first of a
+    group represents it: sorted, so that it is always the same one."""
     groups: dict[tuple[str, str], list[Stop]] = {}
-    for stop in stops:
+    for stop in sorted(stops, key=lambda stop: stop.sloid):
         key = (stop.number, plain(stop.designation)) if stop.designation else (stop.sloid, "")
         groups.setdefault(key, []).append(stop)
     return list(groups.values())
@@ -61,7 +62,7 @@ def spots_of_nodes(nodes: Sequence[OsmNode]) -> list[NodeSpot]:
     """Mappers draw where passengers wait and where the vehicle stops: a platform and a stop position, side by side."""
     twin_of = twins(nodes)
     spots = []
-    for node in nodes:
+    for node in sorted(nodes, key=lambda node: node.id):
         twin = twin_of.get(node.id)
         if twin is None:
             spots.append(_node_spot((node,)))

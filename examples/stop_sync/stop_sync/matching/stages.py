@@ -1,6 +1,7 @@
 """The rules, from the surest to the boldest. Each looks at what is still free and says which pairs it is sure of.
 
-None of them guesses: where two answers are as good as each other there is none.
+Where two answers are as good as each other there is none. Only platforms of one and the same stop are shared out all
+the same: whoever is wrong there is wrong by a few metres.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ FORBIDDEN_M = 1e6
 def by_reference(free: Free) -> Iterator[Pair]:
     """The same UIC reference, at any distance. Where one side has only one, it is all of the others: a stop drawn as
     two nodes, or two platforms drawn as one. Otherwise the letters decide."""
-    for stops, nodes in free.grouped(lambda stop: stop.reference, lambda node: [node.reference]):
+    for stops, nodes in _grouped_by_reference(free):
         if len(stops) == 1 or len(nodes) == 1:
             yield from _all(stops, nodes)
         else:
-            yield from _same_platform(stops, nodes)
+            yield from _same_letter(stops, nodes)
 
 
 def by_name(free: Free) -> Iterator[Pair]:
@@ -44,15 +45,15 @@ def by_name(free: Free) -> Iterator[Pair]:
         if len(stops) == len(nodes) == 1:
             yield from _all(stops, nodes)
         else:
-            yield from _same_platform(stops, nodes)
+            yield from _same_letter(stops, nodes)
 
 
 def by_routes(free: Free) -> Iterator[Pair]:
     """Near, and served by the same lines in the same directions. Each must be the other's only best."""
-    shared = {pair: len(pair.stop.routes & pair.node.routes) for pair in free.near()}
-    best_of_stop = _only_best((pair.stop, pair, score) for pair, score in shared.items())
-    best_of_node = _only_best((pair.node, pair, score) for pair, score in shared.items())
-    return (pair for pair in best_of_stop if pair in best_of_node)
+    pairs = free.near()
+    of_stop, of_node = _by_spot(pairs)
+    best = _only_best(of_stop.values()) & _only_best(of_node.values())
+    return (pair for pair in pairs if pair in best)
 
 
 # --- by where they are --------------------------------------------------------------------------------------
@@ -60,7 +61,7 @@ def by_routes(free: Free) -> Iterator[Pair]:
 
 def together_by_reference(free: Free) -> Iterator[Pair]:
     """The same reference and no letters: the platforms of one stop, taken together."""
-    for stops, nodes in free.grouped(lambda stop: stop.reference, lambda node: [node.reference]):
+    for stops, nodes in _grouped_by_reference(free):
         yield from _assigned(free, stops, nodes)
 
 
@@ -71,9 +72,7 @@ def together_by_name(free: Free) -> Iterator[Pair]:
 
 def by_platform(free: Free) -> Iterator[Pair]:
     """Near, and the same letter. The nearest find each other first."""
-    return _first_come(
-        pair for pair in free.near() if pair.stop.platform and pair.stop.platform == pair.node.platform
-    )
+    return _first_come(pair for pair in free.near() if pair.has_same_letter)
 
 
 def single(free: Free) -> Iterator[Pair]:
@@ -95,13 +94,17 @@ def clearly_nearest(free: Free) -> Iterator[Pair]:
 # --- what they share ----------------------------------------------------------------------------------------
 
 
+def _grouped_by_reference(free: Free) -> Iterator[tuple[list[StopSpot], list[NodeSpot]]]:
+    return free.grouped(lambda stop: stop.reference, lambda node: node.reference)
+
+
 def _grouped_by_name(free: Free) -> Iterator[tuple[list[StopSpot], list[NodeSpot]]]:
     """A node that has the names of two stops says nothing."""
     official = {stop.name for stop in free.stops}
 
-    def only_name(node: NodeSpot) -> frozenset[str]:
+    def only_name(node: NodeSpot) -> str | None:
         known = node.names & official
-        return known if len(known) == 1 else frozenset()
+        return min(known) if len(known) == 1 else None
 
     return free.grouped(lambda stop: stop.name, only_name)
 
@@ -110,27 +113,23 @@ def _all(stops: Iterable[StopSpot], nodes: Iterable[NodeSpot]) -> Iterator[Pair]
     return (Pair(stop, node) for stop, node in product(stops, nodes))
 
 
-def _same_platform(stops: Iterable[StopSpot], nodes: Iterable[NodeSpot]) -> Iterator[Pair]:
-    return (
-        pair for pair in _all(stops, nodes) if pair.stop.platform and pair.stop.platform == pair.node.platform
-    )
+def _same_letter(stops: Iterable[StopSpot], nodes: Iterable[NodeSpot]) -> Iterator[Pair]:
+    return (pair for pair in _all(stops, nodes) if pair.has_same_letter)
 
 
-def _only_best(
-    scored: Iterable[tuple[StopSpot | NodeSpot, Pair, int]],
-) -> dict[Pair, int]:
-    """For each spot its pair of the highest score above nothing, unless two have it."""
-    by_spot: defaultdict[StopSpot | NodeSpot, list[tuple[int, Pair]]] = defaultdict(list)
-    for spot, pair, score in scored:
-        if score:
-            by_spot[spot].append((score, pair))
-    best = {}
-    for candidates in by_spot.values():
-        highest = max(score for score, _ in candidates)
-        leaders = [pair for score, pair in candidates if score == highest]
-        if len(leaders) == 1:
-            best[leaders[0]] = highest
+def _only_best(candidates: Iterable[Sequence[Pair]]) -> set[Pair]:
+    """Of each spot's candidates the one that shares most, unless two do."""
+    best = set()
+    for pairs in candidates:
+        most = max(_shared(pair) for pair in pairs)
+        leaders = [pair for pair in pairs if _shared(pair) == most]
+        if most and len(leaders) == 1:
+            best.update(leaders)
     return best
+
+
+def _shared(pair: Pair) -> int:
+    return len(pair.stop.routes & pair.node.routes)
 
 
 def _assigned(free: Free, stops: Sequence[StopSpot], nodes: Sequence[NodeSpot]) -> Iterator[Pair]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import csv
 import io
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
 MOST_BYTES = 8 << 30
 """Of one file inside an archive, unpacked: a small archive may hold an enormous one."""
@@ -58,22 +60,20 @@ class Tally:
 
 
 def csv_rows(archive: Path, member: str, columns: Sequence[str], delimiter: str = ",") -> Iterator[CsvRow]:
-    """The rows of a CSV file in a zip archive. `member` may be `*.csv` where there is only one."""
-    with _opened(archive) as unpacked:
-        name = _member(unpacked, member, archive)
-        if unpacked.getinfo(name).file_size > MOST_BYTES:
-            raise SourceInvalid(f"{archive.name}: {name} has more than {MOST_BYTES} bytes")
-        with unpacked.open(name) as raw:
+    """The rows of a CSV file in a zip archive, these columns of them. `member` may be `*.csv` if there is only one."""
+    try:
+        with ZipFile(archive) as unpacked, unpacked.open(_member(unpacked, member, archive)) as raw:
             # Half of all exporters write a byte order mark, which would become part of the first column's name.
             reader = csv.DictReader(io.TextIOWrapper(raw, "utf-8-sig", newline=""), delimiter=delimiter)
-            try:
-                missing = [column for column in columns if column not in (reader.fieldnames or ())]
-                if missing:
-                    raise SourceInvalid(f"{archive.name}: {name} has no column {', '.join(missing)}")
-                for row in reader:
-                    yield {column: (row[column] or "").strip() for column in columns}
-            except (csv.Error, UnicodeDecodeError, BadZipFile, EOFError) as error:
-                raise SourceInvalid(f"{archive.name}: {name} is damaged: {error}") from error
+            missing = [column for column in columns if column not in (reader.fieldnames or ())]
+            if missing:
+                raise SourceInvalid(f"{archive.name}: {member} has no column {', '.join(missing)}")
+            for row in reader:
+                yield {column: (row[column] or "").strip() for column in columns}
+    except (BadZipFile, zlib.error, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise SourceInvalid(
+            f"{archive.name}: {member} cannot be read ({error}); download it again"
+        ) from error
 
 
 def coordinates(latitude: str | None, longitude: str | None) -> tuple[float, float]:
@@ -99,18 +99,10 @@ def required(value: str, what: str) -> str:
     return text(value)
 
 
-def _opened(archive: Path) -> ZipFile:
-    try:
-        return ZipFile(archive)
-    except BadZipFile as error:
-        raise SourceInvalid(f"{archive.name} is not a zip archive; download it again") from error
-
-
-def _member(unpacked: ZipFile, wanted: str, archive: Path) -> str:
-    if not wanted.startswith("*"):
-        found = [name for name in unpacked.namelist() if name == wanted]
-    else:
-        found = [name for name in unpacked.namelist() if name.endswith(wanted[1:])]
+def _member(unpacked: ZipFile, wanted: str, archive: Path) -> ZipInfo:
+    found = [each for each in unpacked.infolist() if fnmatchcase(each.filename, wanted)]
     if len(found) != 1:
         raise SourceInvalid(f"{archive.name}: one {wanted} was expected in it, found {len(found)}")
+    if found[0].file_size > MOST_BYTES:
+        raise SourceInvalid(f"{archive.name}: {wanted} has more than {MOST_BYTES} bytes")
     return found[0]

@@ -183,8 +183,14 @@ class SqliteRows(LazyRows):
         if query.until is not None:
             where.append("due_at < ?")
             values.append(micros(query.until))
-        order = "order by due_at desc, key desc limit ?"
-        rows = self._all(f"{_FIRES} where {' and '.join(where)} {order}", *values, query.limit)
+        asked = f"{_FIRES} where {' and '.join(where)}"
+        if query.job_id is None:
+            rows = self._all(f"{asked} {_NEWEST}", *values, query.limit)
+        else:
+            # There is an index over a job's live fires, and one over those that are past.
+            live, past = (f"select * from ({asked} and {which} {_NEWEST})" for which in (_LIVE, _PAST))
+            own = (*values, query.limit)
+            rows = self._all(f"{live} union all {past} {_NEWEST}", *own, *own, query.limit)
         return [fire_of(row) for row in rows]
 
     def prune_before(self, before: datetime) -> int:
@@ -274,7 +280,10 @@ _FIRE_FIELDS = [field.name for field in fields(FireRecord) if field.name not in 
 FIRE_COLUMNS = ", ".join(f"fire.{name}" for name in (*_FIRE_FIELDS, "extra"))
 _FIRES = f"select {FIRE_COLUMNS} from {{fires}} as fire"
 
+_NEWEST = "order by due_at desc, key desc limit ?"
+
 # Each condition is word for word that of an index: only then is it used.
+_LIVE, _PAST = "finished_at is null", "finished_at is not null"
 _ACTIVE = "state in ('running', 'waiting')"
 NEXT = (
     "select due_at from {fires} where job_id = jobs.id and finished_at is null and due_at > ?"

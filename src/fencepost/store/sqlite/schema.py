@@ -41,6 +41,7 @@ create index {fires_active} on {fires} (job_id) where state in ('running', 'wait
 create index {fires_running} on {fires} (replica) where state = 'running';
 create index {fires_final} on {fires} (finished_at) where finished_at is not null;
 create index {fires_due} on {fires} (due_at);
+create index {fires_past} on {fires} (job_id, due_at) where finished_at is not null;
 create table {replicas} (id text primary key, replica text not null) without rowid;
 create table {replica_targets} (
     replica text not null, target text not null, primary key (replica, target)
