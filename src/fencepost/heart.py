@@ -73,6 +73,7 @@ class Heart(Service):
         replica = self.replica
         if not pulse.known and not self._joining:
             replica.tell("replica.expired", detail="this replica was declared dead; joining again")
+            replica.testimony.begin_again()
         elif pulse.known and self._joining:
             replica.joined()
         self._joining = not pulse.known

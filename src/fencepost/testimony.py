@@ -8,6 +8,9 @@ from dataclasses import replace
 from fencepost.model import Era
 from fencepost.store.base import Claim, Pulse, Seen
 
+A_PRESENCE = 1 << 32
+"""More steps than any presence counts."""
+
 
 class Testimony:
     def __init__(self, ttl: float) -> None:
@@ -26,6 +29,11 @@ class Testimony:
         moments = [claim.fire.started_at for claim in claims if claim.fire.started_at is not None]
         if moments:
             self.seen = replace(self.seen, latest=max([*moments, self.seen.latest or moments[0]]))
+
+    def begin_again(self) -> None:
+        """This replica was declared dead and joins anew. The store may have counted more steps for it than it was told
+        of, and may go back to that: what is counted from now on is higher, so that it proves the loss."""
+        self.seen = replace(self.seen, steps=(self.seen.steps // A_PRESENCE + 1) * A_PRESENCE)
 
     def learn(self, pulse: Pulse, steady: float) -> bool:
         """From the answer to a beat: whether the store has lost data since the one before.

@@ -501,6 +501,28 @@ def test_definitions_that_are_being_written_when_a_loss_is_learned_of_are_writte
     assert list(store.jobs_by_id) == ["job"]
 
 
+def test_who_was_declared_dead_can_still_prove_a_loss_that_forgets_it():
+    """It had not been told of all the store had counted for it. When the store went back to that, it seemed to know
+    more than the replica did, although it had forgotten that the replica joined again."""
+    cluster = Cluster(remote=True)
+    store = cluster.network.state = SimulatedStore()
+    leader, member = cluster.add(), cluster.add()
+    cluster.until(lambda: leader.leads and member.told("replica.joined"), 5)
+    cluster.network.deaf.add("r1")
+    cluster.run(10)
+    counted = store.snapshot()
+    cluster.network.cut_off.add("r1")
+    cluster.until(lambda: "r1" not in store.replicas, 30)
+    cluster.network.deaf.clear()
+    cluster.network.cut_off.clear()
+    cluster.until(lambda: len(member.told("replica.joined")) == 2, 20)
+    leader.process.kill()
+    store.restore(counted)
+    cluster.network.restart_store()
+    cluster.ask("restarted", "another start")
+    cluster.until(lambda: member.told("store.lost_data"), 10)
+
+
 def test_the_simulator_leaves_the_log_as_it_was():
     log = logging.getLogger("fencepost")
     before = log.level

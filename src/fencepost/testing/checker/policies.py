@@ -109,10 +109,12 @@ class Policies(Judge):
             self._wrong("pause", fire, "is skipped although its job was not paused when it fell due")
         elif fire.reason == Reason.COALESCED and job.misfire != "latest":
             self._wrong("misfire", fire, f"is coalesced in spite of {job.misfire!r}")
-        elif fire.reason == Reason.MISFIRE and (
-            job.misfire != "skip" or now - fire.due_at <= job.misfire_after
-        ):
-            self._wrong("misfire", fire, "is missed without being late")
+        elif fire.reason == Reason.MISFIRE:
+            # What was planned as a stretch, late or paused by then, stays one where the clock steps back and it lies
+            # ahead again. It is never run.
+            since = self.books.latest_now() if fire.count > 1 else now
+            if job.misfire != "skip" or since - fire.due_at <= job.misfire_after:
+                self._wrong("misfire", fire, "is missed without being late")
         elif fire.reason == Reason.CATCH_UP_LIMIT:
             if any(each.count > 1 for each in self.books.state.due_fires(fire.job_id, now)) or fire.count > 1:
                 return  # planned as a stretch when there was more, or because it was taken for lost or paused
