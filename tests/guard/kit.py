@@ -47,7 +47,10 @@ class Ledger(Reader):
         return [(fire.state.value, fire.reason) for fire in self.of(job_id)]
 
     def jobs(self) -> dict[str, JobRecord]:
-        return {record.id: record for record in self.ask(lambda store: store.jobs())}
+        """Those that have not been removed."""
+        return {
+            record.id: record for record in self.ask(lambda store: store.jobs()) if record.removed_at is None
+        }
 
 
 def eventually(condition: Callable[[], T], seconds: float = 6.0, what: str = "") -> T:

@@ -12,6 +12,7 @@ from fencepost.store.sqlite.plain import PlainRows
 from fencepost.testing.comparison import Mismatch, compare
 from fencepost.testing.conformance import HandClock, Harness
 
+
 async def some_seeds(folder: Path, number: int) -> None:
     for seed in range(40, 40 + number):
         clock = HandClock()

@@ -22,7 +22,6 @@ import pytest
 from fencepost import Retry, cron, every
 from fencepost.cli import outcome
 from fencepost.cli.output import length, printable
-from fencepost.cli.times import asked
 from fencepost.model import Job, State
 from fencepost.plan import expand
 from fencepost.store.base import (
@@ -41,6 +40,7 @@ from fencepost.store.base import (
 )
 from fencepost.store.sqlite import SqliteStore
 from fencepost.triggers import zone
+from fencepost.views.times import asked
 
 USAGE, UNAVAILABLE, CONFIGURATION = 64, 69, 78
 DAY = datetime(2026, 11, 15, tzinfo=UTC)

@@ -506,13 +506,15 @@ def test_who_was_declared_dead_can_still_prove_a_loss_that_forgets_it():
     more than the replica did, although it had forgotten that the replica joined again."""
     cluster = Cluster(remote=True)
     store = cluster.network.state = SimulatedStore()
-    leader, member = cluster.add(), cluster.add()
-    cluster.until(lambda: leader.leads and member.told("replica.joined"), 5)
-    cluster.network.deaf.add("r1")
+    members = [cluster.add(), cluster.add()]
+    cluster.until(lambda: cluster.leader and len(store.replicas) == 2, 5)
+    [member] = [each for each in members if each is not cluster.leader]
+    [leader] = [each for each in members if each is cluster.leader]
+    cluster.network.deaf.add(member.replica.id)
     cluster.run(10)
     counted = store.snapshot()
-    cluster.network.cut_off.add("r1")
-    cluster.until(lambda: "r1" not in store.replicas, 30)
+    cluster.network.cut_off.add(member.replica.id)
+    cluster.until(lambda: member.replica.id not in store.replicas, 30)
     cluster.network.deaf.clear()
     cluster.network.cut_off.clear()
     cluster.until(lambda: len(member.told("replica.joined")) == 2, 20)

@@ -14,11 +14,11 @@ from itertools import takewhile
 from fencepost.cli.output import when
 from fencepost.cli.sentences import Scene, not_decided, not_due, of_fire
 from fencepost.cli.source import no_such_job
-from fencepost.cli.times import EXACT, Asked, asked
 from fencepost.model import FireRecord, JobEvent, JobRecord, State
 from fencepost.reigns import Reign, reigns_of
 from fencepost.store.base import FireQuery, Roster, Store
 from fencepost.triggers import Trigger, zone
+from fencepost.views.times import EXACT, Asked, asked
 
 LOOK_BACK = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=32))
 LOOK_FAR_BACK = (timedelta(days=366), timedelta(days=366 * 10))

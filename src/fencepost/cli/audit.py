@@ -24,12 +24,12 @@ from fencepost.audit import Finding, Kind, Report
 from fencepost.audit import audit as make_audit
 from fencepost.audit.pages import Progress as Told
 from fencepost.cli.output import emit, facts, length, note, say, table, when
-from fencepost.cli.shapes import Shape, event_shape, time
 from fencepost.cli.source import Source, json_option, no_such_job, takes
-from fencepost.cli.times import ago
 from fencepost.model import State
 from fencepost.store.base import Store
 from fencepost.triggers import iso
+from fencepost.views.shapes import Shape, event_shape, time
+from fencepost.views.times import ago
 
 SHOWN = 50
 """Findings of each kind that are shown; --json has up to a thousand."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from fencepost.cli.output import emit, say
-from fencepost.cli.shapes import fire_shape
 from fencepost.cli.show import stored_fire
 from fencepost.cli.source import Source, json_option, takes, whoami
 from fencepost.model import FireRecord, State
 from fencepost.store.base import Store
+from fencepost.views.shapes import fire_shape
 
 
 @click.command()

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from fencepost.cli.output import emit, last_line, length, say, table, when
-from fencepost.cli.shapes import fire_shape
 from fencepost.cli.source import Source, json_option, stored_job, takes
-from fencepost.cli.times import ago
 from fencepost.model import FireRecord, State
 from fencepost.store.base import FireQuery, Store
+from fencepost.views.shapes import fire_shape
+from fencepost.views.times import ago
 
 COLUMNS = ("fire", "state", "why", "attempt", "started", "took", "replica")
 

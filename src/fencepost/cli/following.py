@@ -10,11 +10,11 @@ import click
 
 from fencepost.cli.output import emit, last_line, length, note, say
 from fencepost.cli.progress import Show, view
-from fencepost.cli.shapes import fire_shape
 from fencepost.errors import FencepostError, StoreUnavailable
 from fencepost.handle import LOOK_EVERY, Handle
 from fencepost.model import FireRecord, State
 from fencepost.store.base import Store
+from fencepost.views.shapes import fire_shape
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

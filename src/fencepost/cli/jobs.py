@@ -9,13 +9,13 @@ from datetime import datetime
 import click
 
 from fencepost.cli.output import emit, facts, note, say, table, when
-from fencepost.cli.overview import overview
-from fencepost.cli.shapes import Shape, definition_shape, event_shape, time
 from fencepost.cli.source import Source, json_option, stored_job, takes, whoami
 from fencepost.cli.status import job_state, job_table
 from fencepost.model import JobEvent, JobRecord
 from fencepost.store.base import Store
 from fencepost.triggers import from_iso
+from fencepost.views.overview import overview
+from fencepost.views.shapes import Shape, definition_shape, event_shape, time
 
 
 class ListByDefault(click.Group):

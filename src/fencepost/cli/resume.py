@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from fencepost.cli.output import emit, say, when
-from fencepost.cli.shapes import next_run, time
 from fencepost.cli.source import Source, json_option, stored_job, takes, whoami
 from fencepost.store.base import Store
+from fencepost.views.shapes import next_run, time
 
 
 @click.command()

@@ -7,12 +7,12 @@ import json
 import click
 
 from fencepost.cli.output import emit, facts, last_line, length, say, table, when
-from fencepost.cli.shapes import whole_fire_shape
 from fencepost.cli.source import Source, json_option, takes
 from fencepost.errors import UsageError
 from fencepost.model import FireRecord
 from fencepost.settings import did_you_mean
 from fencepost.store.base import FireQuery, Store
+from fencepost.views.shapes import whole_fire_shape
 
 
 @click.command()

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from fencepost.cli.output import distance, emit, facts, say, table, when
-from fencepost.cli.overview import overview
-from fencepost.cli.shapes import Shape
 from fencepost.cli.source import Source, json_option, takes
 from fencepost.triggers import from_iso
+from fencepost.views.overview import overview
+from fencepost.views.shapes import Shape
 
 
 @click.command()

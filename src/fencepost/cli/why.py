@@ -6,9 +6,9 @@ import click
 
 from fencepost.cli.answer import Answer, answer
 from fencepost.cli.output import emit, say
-from fencepost.cli.shapes import Shape, fire_shape, time
 from fencepost.cli.source import Source, json_option, takes
 from fencepost.triggers import iso
+from fencepost.views.shapes import Shape, fire_shape, time
 
 
 @click.command()

@@ -7,13 +7,13 @@ from typing import Any
 
 from starlette.responses import Response
 
-from fencepost.cli.overview import overview
-from fencepost.cli.shapes import definition_shape, event_shape, fire_shape, pause_shape, whole_fire_shape
-from fencepost.cli.times import ago, ahead
 from fencepost.errors import AnotherRunIsActive, UsageError
 from fencepost.model import FireRecord, JobRecord, State
 from fencepost.store.base import FireQuery, Store
 from fencepost.triggers import from_iso, iso
+from fencepost.views.overview import overview
+from fencepost.views.shapes import definition_shape, event_shape, fire_shape, pause_shape, whole_fire_shape
+from fencepost.views.times import ago, ahead
 from fencepost.web import models
 from fencepost.web.endpoint import Call, Endpoint, Shape
 from fencepost.web.health import livez, readyz, scheduler_status

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from fencepost.cli.shapes import fire_shape
 from fencepost.errors import FencepostError
 from fencepost.events import Event
 from fencepost.model import FireRecord, State
 from fencepost.store.base import FireQuery, Roster, Store
 from fencepost.triggers import iso
+from fencepost.views.shapes import fire_shape
 from fencepost.web.desk import Desk
 from fencepost.web.problems import Problem
 from fencepost.web.shutdown import Shutdown

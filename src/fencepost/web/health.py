@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, Response
 
-from fencepost.cli.overview import overview
 from fencepost.errors import FencepostError
 from fencepost.store.base import Roster, Store
+from fencepost.views.overview import overview
 from fencepost.web.problems import Problem
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from fencepost._version import __version__
-from fencepost.cli.overview import overview
-from fencepost.cli.shapes import Shape
 from fencepost.clock import Clock, SystemClock
 from fencepost.errors import FencepostError
 from fencepost.events import Event
 from fencepost.model import FireRecord
 from fencepost.store.base import Store
 from fencepost.triggers import from_iso
+from fencepost.views.overview import overview
+from fencepost.views.shapes import Shape
 from fencepost.web.health import unready
 from fencepost.web.problems import Problem
 

@@ -1,5 +1,5 @@
 """What the API takes and gives, as pydantic models: requests are checked against them, and the OpenAPI document is made
-of them. The answers are the shapes that `--json` prints (`cli/shapes.py`); fields may be added, never taken away."""
+of them. The answers are the shapes that `--json` prints (`views/shapes.py`); fields may be added, never taken away."""
 
 from __future__ import annotations
 

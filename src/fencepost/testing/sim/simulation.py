@@ -210,7 +210,11 @@ class Simulation:
         )
         row = self.store.fires.get(key)
         stretch = row is not None and row.count > 1  # which the clock, set back, makes lie ahead
-        held = stretch or record.paused_at(due) is not None or self.checker.books.waits_for_the_clock(job_id, due)
+        held = (
+            stretch
+            or record.paused_at(due) is not None
+            or self.checker.books.waits_for_the_clock(job_id, due)
+        )
         if known and free and idle and not decided and not held:
             self.checker.runs.expected[key] = self.world.now
 

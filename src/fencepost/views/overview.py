@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from fencepost.cli.shapes import Shape, next_run, pause_shape, schedule, time
 from fencepost.model import FireRecord, JobRecord, State
 from fencepost.store.base import Evidence, FireQuery, Roster, Store
 from fencepost.triggers import iso
+from fencepost.views.shapes import Shape, next_run, pause_shape, schedule, time
 
 ACTIVE = (State.RUNNING, State.WAITING, State.QUEUED)
 FINAL = tuple(state for state in State if state.final)

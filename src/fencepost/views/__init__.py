@@ -1,0 +1,1 @@
+"""What the command line and the service show: records as JSON, the overview, and how times are asked for."""
