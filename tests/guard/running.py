@@ -54,6 +54,7 @@ class Application:
         self._env = {
             **{name: value for name, value in os.environ.items() if not name.startswith("FENCEPOST_")},
             **SHORT,
+            "PYTHONFAULTHANDLER": "1",
             "NOTES": str(self.notes_file),
             "PYTHONPATH": str(ROOT),
             **({"GUARDED": "1", "FENCEPOST_STORE": store} if store else {}),
@@ -151,7 +152,13 @@ class Application:
         self._stopped_at = time.time()
         for process in self._groups:
             process.terminate()
-        return [process.wait(15) for process in self._groups]
+        try:
+            return [process.wait(15) for process in self._groups]
+        except subprocess.TimeoutExpired:
+            for process in self._groups:
+                os.killpg(process.pid, signal.SIGABRT)  # they tell where they are
+            time.sleep(1)
+            raise AssertionError(f"does not end: {self.told()[-8000:]}") from None
 
     # --- the verdict ------------------------------------------------------------------------------------------
 

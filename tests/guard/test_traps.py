@@ -202,10 +202,9 @@ def test_jobs_in_a_process_pool(url, ledger):
     jobs = [(in_another_process, {**OFTEN, "id": f"number-{number}", "args": [number]}) for number in (1, 2)]
     with guarded(url, *jobs, configuration=pool) as (_, watch):
         assert watch.native.settings.slots == 1
-        eventually(lambda: ledger.of("number-1") and ledger.of("number-2"), 8)
-    assert ledger.of("number-1")[0].state == "succeeded"
-    failed = ledger.of("number-2")[0]
-    assert failed.state == "failed"
+        eventually(lambda: ("succeeded", None) in ledger.outcomes("number-1"), 8)
+        eventually(lambda: ("failed", "raised an exception") in ledger.outcomes("number-2"), 8)
+    failed = next(fire for fire in ledger.of("number-2") if fire.state == "failed")
     assert "in in_another_process" in failed.error
     assert "ValueError: not 2" in failed.error
 

@@ -41,20 +41,11 @@ def test_the_table_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
 
 SLOW = {
     "cancel_forgotten_by_a_retry",
-    "crashes_unbounded",
-    "fenced_runs_go_on",
+    "cancel_not_noted",
     "leaving_in_doubt_gives_back",
     "lost_fires_run_again",
     "lost_runs_go_on",
-    "never_orphaned",
-    "new_calendar_repeats_the_decided",
-    "orphans_stay_planned",
     "pause_ahead_cannot_be_ended",
-    "pause_ignored_by_retries",
-    "pause_ignored_by_what_waits",
-    "queueing_is_no_decision",
-    "restarts_with_one_number_look_alike",
-    "revision_ignored",
     "settling_is_not_counted",
     "unknown_claims_are_kept",
     "waiting_fires_ignore_a_lower_limit",
@@ -62,11 +53,15 @@ SLOW = {
 }
 """Mutants that take more seeds than there is time for here. `make mutants` runs them all."""
 
+FIRST = {"no_token_check": 100}
+"""Seeds to begin with: the most important rule of all must be here, and takes as many to be missed."""
+
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", sorted(MUTANTS.keys() - SLOW))
 def test_the_simulator_notices_a_missing_rule(name: str) -> None:
-    assert seeds_to_notice(name, seeds=40) is not None, f"{name} survived: there is a hole in the simulator"
+    noticed = seeds_to_notice(name, seeds=40, first=FIRST.get(name, 0))
+    assert noticed is not None, f"{name} survived: there is a hole in the simulator"
 
 
 def test_there_are_enough_mutants_here() -> None:

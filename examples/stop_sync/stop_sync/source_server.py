@@ -4,7 +4,7 @@
 
 The register and the timetable have permanent links, which redirect to the file of the current version; the map is
 asked directly. `server.switch("register", version=2, failures=3)` changes how a source behaves; from outside,
-`curl -H 'Content-Type: application/json' -d '{"version": 2}' …/switch/register` does. GET / tells how it is.
+`curl --json '{"version": 2}' http://127.0.0.1:8790/switch/register` does. GET / tells how it is.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class SourceServer:
         """The latest requests, the oldest first."""
         self.stopping = threading.Event()
         self._http = _Bounded(("127.0.0.1", port), type("Handler", (_Handler,), {"server_of": self}))
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), name="source server")
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, args=(0.05,), name="source server", daemon=True
+        )
         self.root = f"http://127.0.0.1:{self._http.server_address[1]}"
 
     def __enter__(self) -> SourceServer:
@@ -202,11 +204,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--stops", type=int, default=1500)
     options = parser.parse_args()
-    with SourceServer(options.seed, options.stops, options.port) as server:
+    with suppress(KeyboardInterrupt), SourceServer(options.seed, options.stops, options.port) as server:
         for source in MAKERS:
             print(f"{source:<9} {server.url(source)}", flush=True)
-        with suppress(KeyboardInterrupt):
-            server.stopping.wait()
+        server.stopping.wait()
 
 
 if __name__ == "__main__":
