@@ -51,6 +51,8 @@ class ExecutorHost(HostElsewhere):
         self._roll = roll
         self._claimed: deque[Run] = deque()
         self._errands: deque[Work] = deque()
+        self._handed: set[Run] = set()
+        """Handed over, and not known to have ended."""
         self._tasks: dict[Run, asyncio.Task[Any]] = {}
         self._closed = False
 
@@ -84,7 +86,7 @@ class ExecutorHost(HostElsewhere):
         """At the end of the process: coroutines whose event loop has stopped will never end."""
         for run, task in list(self._tasks.items()):
             if not task.get_loop().is_running():
-                self._tell(run, asyncio.CancelledError())
+                self._conclude(run, asyncio.CancelledError())
 
     # --- on the scheduler's own thread ---------------------------------------------------------------------
 
@@ -123,12 +125,13 @@ class ExecutorHost(HostElsewhere):
                 self.close()
 
     def _submit(self, run: Run) -> None:
+        self._handed.add(run)
         guarded = self._roll.named(run.task.name)
         if guarded is None:  # removed while the claim was on its way
-            self._tell(run, NotStarted())
+            self._conclude(run, NotStarted())
             return
         if run.claim.fire.args:
-            self._tell(run, UsageError(f"{guarded.name} is APScheduler's: trigger it without arguments"))
+            self._conclude(run, UsageError(f"{guarded.name} is APScheduler's: trigger it without arguments"))
             return
         job = self._stand_in(guarded, run)
         times = [run.fire.due_at.astimezone(self._scheduler.timezone)]
@@ -143,18 +146,18 @@ class ExecutorHost(HostElsewhere):
             executor.submit_job(job, times)
         except MaxInstancesReachedError as error:
             code = EVENT_JOB_MAX_INSTANCES
-            self._tell(run, error)
+            self._conclude(run, error)
         except NotStarted as error:
-            self._tell(run, error)
+            self._conclude(run, error)
             return
         except RuntimeError as error:
             log.error("executor %r takes no more jobs (%s): this replica runs none", job.executor, error)
-            self._tell(run, NotStarted())
+            self._conclude(run, NotStarted())
             self.close()
             return
         except Exception as error:
             log.exception("job %s could not be handed to executor %r", guarded.name, job.executor)
-            self._tell(run, error)
+            self._conclude(run, error)
             return
         event = JobSubmissionEvent(code, guarded.job.id, guarded.alias, times)
         self._scheduler._dispatch_event(event)
@@ -187,8 +190,15 @@ class ExecutorHost(HostElsewhere):
                 run.enter()
             except NotStarted:
                 return _NOT_STARTED
-            # Pools share their threads' contexts: this one is the run's own.
-            return contextvars.copy_context().run(entered, run.fire, partial(function, *args), keywords)
+            # Its end is told here, and not only by the executor: AsyncIOExecutor hears of it on an event loop that may
+            # be blocked, or gone. Pools share their threads' contexts: this one is the run's own.
+            try:
+                result = contextvars.copy_context().run(entered, run.fire, partial(function, *args), keywords)
+            except BaseException as error:
+                self._conclude(run, error)
+                raise
+            self._conclude(run, None)
+            return result
 
         return coroutine if iscoroutinefunction_partial(function) else blocking
 
@@ -206,7 +216,7 @@ class ExecutorHost(HostElsewhere):
         def on_failure(job_id: str, error: BaseException, trace: Any = None) -> None:
             if isinstance(job_id, FireId):
                 self._tasks.pop(job_id.run, None)
-                self._tell(job_id.run, error)
+                self._conclude(job_id.run, error)
             failure(job_id, error, trace)
 
         def on_shutdown(wait: bool = True) -> None:
@@ -226,10 +236,16 @@ class ExecutorHost(HostElsewhere):
             if event.code == EVENT_JOB_ERROR:
                 error = _raised(event)
             elif event.retval is _NOT_STARTED:
-                self._tell(run, NotStarted())
+                self._conclude(run, NotStarted())
                 return []
-        self._tell(run, error)
+        self._conclude(run, error)
         return events
+
+    def _conclude(self, run: Run, error: BaseException | None) -> None:
+        """The first to tell of a run's end is heard."""
+        with suppress(KeyError):
+            self._handed.remove(run)
+            self._tell(run, error)
 
     def _ended(self, run: Run, error: BaseException | None) -> None:
         if isinstance(error, asyncio.CancelledError) and run.cause is None and self._closed:
