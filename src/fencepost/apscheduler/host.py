@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import contextvars
 import logging
+import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,11 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from apscheduler.events import (
     EVENT_JOB_ERROR,
-    EVENT_JOB_MAX_INSTANCES,
     EVENT_JOB_SUBMITTED,
     JobSubmissionEvent,
 )
-from apscheduler.executors.base import MaxInstancesReachedError
 from apscheduler.job import Job
 from apscheduler.schedulers.base import STATE_RUNNING
 from apscheduler.util import iscoroutinefunction_partial
@@ -135,7 +134,6 @@ class ExecutorHost(HostElsewhere):
             return
         job = self._stand_in(guarded, run)
         times = [run.fire.due_at.astimezone(self._scheduler.timezone)]
-        code = EVENT_JOB_SUBMITTED
         try:
             executor = self._scheduler._lookup_executor(job.executor)
             self._listen_to(executor)
@@ -144,9 +142,6 @@ class ExecutorHost(HostElsewhere):
             else:
                 job.func = self._entering(run, guarded.job.func)
             executor.submit_job(job, times)
-        except MaxInstancesReachedError as error:
-            code = EVENT_JOB_MAX_INSTANCES
-            self._conclude(run, error)
         except NotStarted as error:
             self._conclude(run, error)
             return
@@ -159,7 +154,7 @@ class ExecutorHost(HostElsewhere):
             log.exception("job %s could not be handed to executor %r", guarded.name, job.executor)
             self._conclude(run, error)
             return
-        event = JobSubmissionEvent(code, guarded.job.id, guarded.alias, times)
+        event = JobSubmissionEvent(EVENT_JOB_SUBMITTED, guarded.job.id, guarded.alias, times)
         self._scheduler._dispatch_event(event)
 
     def _stand_in(self, guarded: Guarded, run: Run) -> Any:
@@ -169,7 +164,9 @@ class ExecutorHost(HostElsewhere):
             if slot != "__weakref__" and hasattr(guarded.job, slot):
                 setattr(job, slot, getattr(guarded.job, slot))
         job.id = FireId.of(guarded.job.id, run)
-        job.misfire_grace_time = None  # the store has judged that; a late start must not undo a claim
+        # The store has judged both. A late start must not undo a claim; and an executor counts a run until it has told
+        # everybody of its end, when the next one may be here already.
+        job.misfire_grace_time, job.max_instances = None, sys.maxsize
         return job
 
     def _entering(self, run: Run, function: Callable[..., Any]) -> Callable[..., Any]:
