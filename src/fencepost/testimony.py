@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 from fencepost.model import Era
 from fencepost.store.base import Claim, Pulse, Seen
 
+INSTANT = timedelta(microseconds=1)
 A_PRESENCE = 1 << 32
 """More steps than any presence counts."""
 
@@ -49,6 +51,10 @@ class Testimony:
             self._claims_from = steady + self._ttl
         term = max(lease.term, self.seen.term) if same else lease.term
         latest = max(pulse.now, self.seen.latest or pulse.now) if same else pulse.now
+        if era.lost_through is not None:
+            # The store may forget that it noticed, and its clock be behind. The next loss then covers at least as much, and
+            # is told apart from this one.
+            latest = max(latest, era.lost_through + INSTANT)
         self.seen = Seen(era.incarnation, term, max(pulse.steps, self.seen.steps), era.server, latest)
         self._era = era
         return before is not None and not same and era.lost_through != before.lost_through

@@ -61,7 +61,8 @@ class Calendars(Ledger):
         ahead would fall due with nobody to decide it, so it goes back to the calendar; all else of them ends."""
         self.put_target(target)
         for record in list(self.every_job(target.name)):
-            since = later(record, at.wall)
+            # Where the clock was set back, not from before the calendar begins, nor what only a row still knows of.
+            since = self._takes_effect(at, record)
             self.withdraw_planned(record.id, since)
             for fire in self.due_fires(record.id, LATEST):
                 closing = Closing(fire, State.MISSED, Reason.UNKNOWN_TASK)

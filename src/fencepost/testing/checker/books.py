@@ -67,6 +67,8 @@ class Books:
     bodies: dict[Attempt, Body] = field(default_factory=dict)
     current: dict[str, int] = field(default_factory=dict)
     """By fire: the token that may act on it."""
+    limits: dict[Attempt, int] = field(default_factory=dict)
+    """By claim: how many runs its job was allowed when it was made."""
     dead: set[str] = field(default_factory=set)
     """Processes that have ended."""
     forgotten: set[Attempt] = field(default_factory=set)

@@ -199,7 +199,22 @@ class Policies(Judge):
         due = self.books.due(fire.job_id, fire.last_due, now)
         rows = [self.books.state.fires.get(fire_key(fire.job_id, moment)) for moment in due]
         cancelled = {row.due_at for row in rows if row is not None and row.state is State.CANCELLED}
-        return [each for each in due if each not in cancelled and not self._paused(fire.job_id, each)]
+        skipped = self._skipped_before_the_clock_was_set_back(fire.job_id)
+        return [
+            each
+            for each in due
+            if each not in cancelled
+            and not self._paused(fire.job_id, each)
+            and not any(row.due_at <= each <= row.last_due for row in skipped)
+        ]
+
+    def _skipped_before_the_clock_was_set_back(self, job_id: str) -> list[FireRecord]:
+        """Skipped in a pause that was resumed at an earlier time than theirs. By the books no pause covers them any
+        more, but they were decided: they are not the latest of what is left."""
+        if not self.books.stepped_back:
+            return []
+        rows = self.books.state.fires.values()
+        return [row for row in rows if row.job_id == job_id and row.reason == Reason.PAUSED]
 
     def _queue(self, job_id: str) -> int:
         due = self.books.state.due_fires(job_id, self.books.moment().wall)

@@ -23,13 +23,11 @@ class Runs(Judge):
         self._running: list[Body] = []
         self._first_start: dict[str, float] = {}
         self._told_to_end: dict[Attempt, float] = {}
-        self._limits: dict[Attempt, int] = {}
-        """By claim: how many runs its job was allowed when it was made."""
 
     def row(self, before: FireRecord | None, after: FireRecord | None) -> None:
         if after is not None and after.state is State.RUNNING:
             job = self.books.state.jobs_by_id[after.job_id].job
-            self._limits.setdefault((after.key, after.token), at_once(job))
+            self.books.limits.setdefault((after.key, after.token), at_once(job))
 
     def started(self, body: Body) -> None:
         """At most so many unfenced runs of a job at once. A run whose token is not current is fenced.
@@ -45,7 +43,7 @@ class Runs(Judge):
         ]
         mine.sort(key=lambda each: each.token)
         for number, each in enumerate(mine):
-            if number >= self._limits[each.key, each.token]:
+            if number >= self.books.limits[each.key, each.token]:
                 self.books.violation("S6", f"{each.key} runs beside {[other.key for other in mine[:number]]}")
 
     def _unfenced(self, body: Body) -> bool:

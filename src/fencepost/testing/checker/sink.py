@@ -6,7 +6,7 @@ from collections import defaultdict
 from datetime import datetime
 
 from fencepost.model import State
-from fencepost.testing.checker.books import Body, Books, at_once
+from fencepost.testing.checker.books import Body, Books
 from fencepost.testing.checker.judge import Judge
 
 
@@ -20,8 +20,9 @@ class Sink(Judge):
 
     def effect(self, body: Body) -> None:
         """Refuses a lower token than it has seen, and a fire it has seen. Runs of one job that may overlap do not
-        share a resource that compares tokens."""
-        resource = body.fire.job_id if at_once(body.job) == 1 else body.key
+        share a resource that compares tokens. They may if they could when they were claimed, whatever definition the
+        answer came with."""
+        resource = body.fire.job_id if self.books.limits[body.key, body.token] == 1 else body.key
         if body.token >= self._highest[resource] and body.key not in self._accepted:
             self._highest[resource] = body.token
             self._accepted[body.key] = body.token

@@ -24,6 +24,9 @@ class Tokens(Judge):
         self._settled: set[Attempt] = set()
         self._released: set[Attempt] = set()
         """Attempts after which the fire may rightly be claimed again."""
+        self._repeated: set[Attempt] = set()
+        """Runs the store had lost, and which were repeated as their job allowed then. Whether there may be a further
+        run is a matter of the one that repeated them, also where the job allows no more by now."""
         self._starts: dict[str, list[int]] = defaultdict(list)
         self._granted: dict[Attempt, float] = {}
         """When the latest request was sent whose answer names this claim."""
@@ -76,6 +79,8 @@ class Tokens(Judge):
         cut off and may be repeated."""
         for token in self._starts[claim.fire.key]:
             attempt = claim.fire.key, token
+            if attempt in self._repeated:
+                continue
             lost = attempt in self.books.forgotten
             if attempt in self._released and not lost:
                 continue
@@ -126,6 +131,9 @@ class Tokens(Judge):
         attempt = body.key, body.token
         if attempt in self.books.bodies and not self.books.may_be_given_again(attempt):
             self.books.violation("S1", f"{body.key} started twice with token {body.token}")
+        if body.job.after_crash == "rerun":
+            before = {(body.key, token) for token in self._starts[body.key] if token < body.token}
+            self._repeated |= before & self.books.forgotten
         self._starts[body.key].append(body.token)
         granted = self._granted.get(attempt)
         if granted is None or body.started > granted + TRUSTED * self.books.ttl * CLOCKS:

@@ -515,6 +515,34 @@ class OrphanRules:
         assert len(reply.claims) == 1
         assert [row.reason for row in reply.closed] == [Reason.COALESCED]
 
+    async def test_a_calendar_that_lies_ahead_is_not_planned_from_before_its_start(
+        self, harness: Harness, forsaken: int
+    ) -> None:
+        """The clock is set back, and the trigger changed: the new one begins where the old one ends, which is ahead."""
+        defined = await harness.now()
+        assert harness.step_back is not None
+        await harness.step_back(7200)
+        await harness.define("job", every(minutes=7))
+        await self.lead_on(harness, forsaken, 65)
+        await harness.join("c", "work")
+        await harness.plan(horizon=7200)
+        fires = await harness.fires("job")
+        assert fires
+        assert all(fire.due_at > defined for fire in fires)
+
+    async def test_what_was_due_of_a_replaced_calendar_is_missed_though_it_lies_ahead_again(
+        self, harness: Harness, forsaken: int
+    ) -> None:
+        """Only its row still knows of it: its calendar has been worked off."""
+        await harness.fall_due(630)
+        (due,) = await harness.fires("job", State.PENDING)
+        await harness.define("job", every(minutes=7))
+        assert harness.step_back is not None
+        await harness.step_back(7200)
+        await self.lead_on(harness, forsaken, 65)
+        missed = await harness.fire(due.key)
+        assert (missed.state, missed.reason) == (State.MISSED, Reason.UNKNOWN_TASK)
+
     async def test_when_nobody_was_there_to_notice_it_is_only_late(self, harness: Harness) -> None:
         await harness.join("b", "work")
         await harness.define("job", every(minutes=10))

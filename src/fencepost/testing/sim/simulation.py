@@ -210,9 +210,12 @@ class Simulation:
         )
         row = self.store.fires.get(key)
         stretch = row is not None and row.count > 1  # which the clock, set back, makes lie ahead
+        # As with pauses: nobody knew the task when the clock, which was set back since, read this time before.
+        absences = self.store.target(record.job.target).gaps if self.checker.books.stepped_back else ()
         held = (
             stretch
             or record.paused_at(due) is not None
+            or any(gap.covers(due) for gap in absences)
             or self.checker.books.waits_for_the_clock(job_id, due)
         )
         if known and free and idle and not decided and not held:
