@@ -9,7 +9,6 @@ from datetime import timedelta
 from fencepost.model import Era
 from fencepost.store.base import Claim, Pulse, Seen
 
-INSTANT = timedelta(microseconds=1)
 A_PRESENCE = 1 << 32
 """More steps than any presence counts."""
 
@@ -52,9 +51,9 @@ class Testimony:
         term = max(lease.term, self.seen.term) if same else lease.term
         latest = max(pulse.now, self.seen.latest or pulse.now) if same else pulse.now
         if era.lost_through is not None:
-            # The store may forget that it noticed, and its clock be behind. The next loss then covers at least as much, and
-            # is told apart from this one.
-            latest = max(latest, era.lost_through + INSTANT)
+            # The store may forget that it noticed, while its clock is behind. What it notices next shall cover as much,
+            # and differ from this.
+            latest = max(latest, era.lost_through + timedelta(microseconds=1))
         self.seen = Seen(era.incarnation, term, max(pulse.steps, self.seen.steps), era.server, latest)
         self._era = era
         return before is not None and not same and era.lost_through != before.lost_through

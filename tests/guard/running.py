@@ -126,8 +126,10 @@ class Application:
         assert self.reader is not None
         return {replica.pid for replica in self.reader.roster().replicas}
 
-    def all_here(self, processes: int) -> None:
-        self.wait_for(lambda: len(self.pids()) >= processes, 40, f"{processes} processes take part")
+    def all_here(self, processes: int, without: int = 0) -> None:
+        self.wait_for(
+            lambda: len(self.pids() - {without}) >= processes, 40, f"{processes} processes take part"
+        )
 
     def kill_one(self) -> Fault:
         """The leader, with `kill -9`."""

@@ -525,6 +525,48 @@ def test_who_was_declared_dead_can_still_prove_a_loss_that_forgets_it():
     cluster.until(lambda: member.told("store.lost_data"), 10)
 
 
+def a_loss_behind_the_clock():
+    """A store that has lost data, and whose clock was set back with it: the loss is noticed and covers what was due by
+    the clock as it had been."""
+    cluster = Cluster(remote=True)
+    store = cluster.network.state = SimulatedStore()
+    member = cluster.add(Job("job", "body"))
+    cluster.until(lambda: store.jobs_by_id, 5)
+    before = store.snapshot()
+    cluster.run(10)
+    cluster.network.store_offset -= 60
+    lose_since(cluster, before, "second start")
+    cluster.until(lambda: member.told("store.lost_data"), 10)
+    return cluster, member, before
+
+
+def lose_since(cluster, snapshot, name):
+    cluster.network.state.restore(snapshot)
+    cluster.network.restart_store()
+    cluster.ask("restarted", name)
+
+
+def test_a_loss_that_the_store_forgot_to_have_noticed_covers_as_much_when_it_is_noticed_again():
+    """What lay ahead of the clock that was set back, and had run, was run a second time."""
+    cluster, member, before = a_loss_behind_the_clock()
+    covered = cluster.network.state.leader.era.lost_through
+    assert covered > cluster.network.moment().wall
+    lose_since(cluster, before, "third start")
+    cluster.until(lambda: len(member.told("store.lost_data")) == 2, 10)
+    assert cluster.network.state.leader.era.lost_through >= covered
+
+
+def test_a_loss_that_the_store_forgot_to_have_noticed_is_learned_of_again():
+    """It covered the same time as the one that was forgotten: replicas took it for that one, and did not declare their
+    jobs again."""
+    cluster, member, _ = a_loss_behind_the_clock()
+    noticed = cluster.network.state.snapshot()
+    cluster.run(10)
+    for times, name in enumerate(("third start", "fourth start"), 2):
+        lose_since(cluster, noticed, name)
+        cluster.until(lambda times=times: len(member.told("store.lost_data")) == times, 10)
+
+
 def test_the_simulator_leaves_the_log_as_it_was():
     log = logging.getLogger("fencepost")
     before = log.level
