@@ -5,6 +5,8 @@ PY := $(VENV)/bin/python
 SEEDS ?= 500
 CONSTRAINTS := constraints-dev.txt
 CORES = $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+# Half of the tests wait for real processes most of the time.
+WORKERS = $$((2 * $(CORES)))
 
 # The first interpreter that is new enough and can make a virtual environment.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -25,7 +27,7 @@ demo: $(VENV)/.base ## Watch three replicas lose their leader (SECONDS=30 ends b
 		test $$? -eq 130 # Ctrl-C is the usual end
 
 test: $(VENV)/.dev browser ## Run the tests on all cores
-	$(PY) -m pytest -n auto -q
+	$(PY) -m pytest -n $(WORKERS) -q -m "not mutants"
 
 # The widget's tests drive the system's Chromium. Where there is none and we may, Debian's is installed.
 browser:
@@ -45,6 +47,7 @@ sim: $(VENV)/.dev ## Simulate faults: SEEDS=500 histories, or SEED=17 for one wi
 
 mutants: $(VENV)/.dev ## Break the protocol on purpose; each break must be noticed (ARGS=--markdown for the docs)
 	$(PY) -m fencepost.testing.mutants --jobs $(CORES) $(ARGS)
+	$(PY) -m pytest -n $(CORES) -q -m mutants tests/store
 
 soak: $(VENV)/.dev ## Real processes under load and faults: STORE=sqlite|file|valkey|postgres|all SECONDS=60
 	$(PY) -m soak.run --store $(or $(STORE),all) --seconds $(or $(SECONDS),60)

@@ -38,6 +38,10 @@ class Worker(Service):
         self._open = attempt
         reply = await replica.store.claim_fires(attempt.request)
         self._open = None
+        if self._failures:
+            # It was asked before, and may have claimed then. If the store has restarted since, its answer is empty, and
+            # only a beat is told of those claims; but with nothing open the heart may put itself off for long.
+            replica.heart.wake()
         replica.testimony.told(reply.steps)
         replica.testimony.claimed(reply.claims)
         self._take(attempt, reply)

@@ -40,6 +40,12 @@ def test_the_table_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 SLOW = {
+    "catch_up_without_end",
+    "cancel_not_told",
+    "crashes_unbounded",
+    "flip_back",
+    "pause_ignored_by_retries",
+    "plan_without_compare",
     "cancel_forgotten_by_a_retry",
     "cancel_not_noted",
     "leaving_in_doubt_gives_back",

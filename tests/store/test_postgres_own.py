@@ -115,6 +115,8 @@ async def test_the_comparison_takes_both_ways(
         ("plan", "and c.cursor = w.cursor", ""),
     ],
 )
+@pytest.mark.mutants
+@pytest.mark.timeout(300)
 async def test_a_condition_left_out_is_noticed(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, script: str, condition: str, without: str
 ) -> None:
@@ -126,7 +128,7 @@ async def test_a_condition_left_out_is_noticed(
     monkeypatch.setattr(schema, "script", scripts.__getitem__)
 
     async def some_seeds() -> None:
-        for seed in range(100, 108):
+        for seed in range(100, 140):
             clock = HandClock()
             async with opened(postgres_url, f"seed{seed}", clock) as store:
                 await compare(Harness.with_clock(store, clock), seed, 150)

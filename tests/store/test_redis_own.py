@@ -123,6 +123,8 @@ class TestPaths:
             ("SWEEP", "or redis.call('ZCOUNT', p .. ':unknown', '-inf', whole(now)) > 0", ""),
         ],
     )
+    @pytest.mark.mutants
+    @pytest.mark.timeout(300)
     async def test_a_condition_left_out_is_noticed(
         self, valkey_url: str, client: Any, monkeypatch: Any, script: str, condition: str, without: str
     ) -> None:
@@ -132,7 +134,7 @@ class TestPaths:
         monkeypatch.setattr(scripts, script, broken)
 
         async def compare_many() -> None:
-            for seed in range(40, 100):
+            for seed in range(40, 240):
                 client.flushall()
                 async with by_hand(valkey_url) as (harness, _):
                     await Comparison(harness, seed).run(200)

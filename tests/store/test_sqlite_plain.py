@@ -52,6 +52,8 @@ async def test_the_comparison_takes_both_ways(tmp_path: Path, monkeypatch: pytes
         ("_RUNNING", "and plain", ""),
     ],
 )
+@pytest.mark.mutants
+@pytest.mark.timeout(300)
 async def test_a_condition_left_out_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, condition: str, without: str
 ) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from fencepost import ConfigurationError, Retry, Scheduler, State, at, current_fire, every
+from fencepost.errors import StoreUnavailable
 from fencepost.model import Job, manual_key
 from fencepost.store.base import NewFire
 from fencepost.store.memory import MemoryStore
@@ -431,6 +432,34 @@ def test_who_may_hold_a_claim_unheard_does_not_wait_long_to_reconnect():
     cluster.until(lambda: member.replica.worker.is_asking, 5)
     assert not member.replica.runs
     assert member.replica.backoff(failures=7) <= member.replica.settings.heartbeat.total_seconds() / 2
+
+
+def test_a_claim_answered_only_by_a_store_that_restarted_is_looked_for_at_once():
+    """What it had claimed before the restart was not in that answer. The heart, which alone could find it, put itself
+    off for long, as nothing seemed to be held: a fire that nobody had started was lost."""
+    cluster = Cluster(remote=True)
+    member = cluster.add(Job("job", "body", every(seconds=1)))
+    worker, store = member.replica.worker, member.replica.store
+    cluster.run(3.5)
+    cluster.network.cut_off.add("r0")
+    cluster.until(lambda: worker.is_asking, 5)
+    cluster.run(12)
+    beat = store.heartbeat
+
+    async def unanswered_at_first(message):
+        if not worker.is_asking:
+            return await beat(message)
+        while worker.is_asking:
+            await asyncio.sleep(0.01)
+        raise StoreUnavailable("no answer")
+
+    store.heartbeat = unanswered_at_first
+    cluster.run(3)
+    cluster.ask("restarted", "another start")
+    cluster.network.cut_off.clear()
+    cluster.until(lambda: not worker.is_asking, 5)
+    assert not member.told("store.recovered")
+    cluster.until(lambda: member.told("store.recovered"), 1)
 
 
 def test_a_run_that_the_store_forgot_to_have_settled_is_settled_again():

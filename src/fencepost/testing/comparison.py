@@ -378,8 +378,11 @@ class Comparison:
             saves = chance.random() < 0.5
             output = chance.choice([None, "so far"])
             return Report(key, token, {"done": chance.randint(0, 9)}, saves, [1] if saves else None, output)
-        output, keep = chance.choice([None, None, "all\n"]), chance.choice([None, None, None, {"tag": token}])
-        return Settle(key, token, chance.choice(FINALS), chance.choice([None, "reason"]), None, output, keep)
+        settle = Settle(key, token, chance.choice(FINALS), chance.choice([None, "reason"]))
+        extra = chance.random()  # most have neither
+        if extra < 0.1:
+            return replace(settle, output="all\n")
+        return replace(settle, keep={"tag": token}) if extra > 0.95 else settle
 
     async def _add(self) -> None:
         chance = self.chance

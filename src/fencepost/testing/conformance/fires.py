@@ -566,6 +566,7 @@ class HintRules:
             pass
 
     async def test_waiting_ends_when_the_time_is_up(self, harness: Harness) -> None:
+        await self.quiet(harness)
         assert await harness.store.wait(0.01) is False
 
     async def test_waiting_ends_with_a_hint(self, harness: Harness) -> None:
