@@ -27,7 +27,7 @@ demo: $(VENV)/.base ## Watch three replicas lose their leader (SECONDS=30 ends b
 		test $$? -eq 130 # Ctrl-C is the usual end
 
 test: $(VENV)/.dev browser ## Run the tests on all cores
-	$(PY) -m pytest -n $(WORKERS) -q -m "not mutants"
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal -q -m "not mutants"
 
 # The widget's tests drive the system's Chromium. Where there is none and we may, Debian's is installed.
 browser:
