@@ -347,7 +347,7 @@ class Operations(Calendars):
             for each in updates
             if isinstance(each, Settle) and times[each.key] == 1 and each.keep is None
         ]
-        running = self.plain_running([each.key for each in settles])
+        running = self.plain_running(at.wall, [each.key for each in settles])
         ends = [
             _settled(at, running[settle.key], settle)
             for settle in settles

@@ -65,7 +65,7 @@ class Rows(ABC):
         """With the job and the fire as they are when claimed."""
         raise NotImplementedError
 
-    def plain_running(self, keys: Sequence[str]) -> Mapping[str, FireRecord]:
+    def plain_running(self, now: datetime, keys: Sequence[str]) -> Mapping[str, FireRecord]:
         """Those of the fires that run, and whose end changes nothing for their job."""
         return {}
 

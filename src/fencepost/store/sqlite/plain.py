@@ -32,7 +32,9 @@ where jobs.id in (select value from json_each(?)) and plain
 _RUNNING = f"""
 select {FIRE_COLUMNS} from {{fires}} as fire join {{jobs}} as jobs on jobs.id = fire.job_id
 where fire.key in (select value from json_each(?)) and fire.state = 'running' and plain
+    and (look_at > ? is not false or plan_at > ? is not false)
 """
+"""What is due of a calendar that is behind may be a backlog, which waits for the planner: its job is not looked at."""
 
 
 class PlainRows(SqliteRows):
@@ -68,11 +70,12 @@ class PlainRows(SqliteRows):
         self._many(f"update {{fires}} set {columns} where key = ?", fires)
         self._many("update {jobs} set token = ?, decided_through = ?, look_at = ? where id = ?", jobs)
 
-    def plain_running(self, keys: Sequence[str]) -> Mapping[str, FireRecord]:
+    def plain_running(self, now: datetime, keys: Sequence[str]) -> Mapping[str, FireRecord]:
         untouched = [key for key in keys if key not in self.fires and key not in self._fire_changes]
         if not untouched:
             return {}
-        rows = self._all(_RUNNING, json.dumps(untouched))
+        at = micros(now)
+        rows = self._all(_RUNNING, json.dumps(untouched), at, at)
         return {row[0]: fire_of(row) for row in rows if row[1] not in self._fetched_jobs}
 
     def put_plain_ends(self, fires: Sequence[FireRecord]) -> None:
