@@ -32,18 +32,19 @@ async def scheduler(request, tmp_path):
 
 
 class Way:
-    """Declares three jobs, each run in this way: one that works, one that fails, one that never ends by itself."""
+    """Declares jobs, each run in this way: one that works, one that fails, and two that never end by themselves."""
 
     jobs = ("works", "fails", "endless")
 
     def declare(self, scheduler, folder):
         for job in self.jobs:
             policies = {"timeout": 1.5} if job == "endless" else {}
-            self.one(scheduler, job, str(folder), policies)
+            self.one(scheduler, job, job, str(folder), policies)
+        self.one(scheduler, "patient", "endless", str(folder), {})
 
-    def one(self, scheduler, job, folder, policies):
-        function = getattr(ways, f"{job}{self.suffix}")
-        scheduler.job(SELDOM, id=job, args={"folder": folder}, executor=self.executor, **policies)(function)
+    def one(self, scheduler, id, body, folder, policies):
+        function = getattr(ways, f"{body}{self.suffix}")
+        scheduler.job(SELDOM, id=id, args={"folder": folder}, executor=self.executor, **policies)(function)
 
 
 class Coroutine(Way):
@@ -59,13 +60,13 @@ class Process(Way):
 
 
 class Command(Way):
-    def one(self, scheduler, job, folder, policies):
+    def one(self, scheduler, id, body, folder, policies):
         commands = {
             "works": "echo $FIRE_KEY > works; echo said",
             "fails": "echo no such thing; exit 3",
             "endless": "echo begun > endless; sleep 600",
         }
-        scheduler.command(commands[job], SELDOM, id=job, shell=True, cwd=folder, **policies)
+        scheduler.command(commands[body], SELDOM, id=id, shell=True, cwd=folder, **policies)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ async def test_a_job_runs_fails_times_out_and_is_cancelled(scheduler, way, tmp_p
         )
 
         (tmp_path / "endless").unlink(missing_ok=True)
-        again = await scheduler.trigger("endless")
+        again = await scheduler.trigger("patient")
         await eventually((tmp_path / "endless").exists, 5)
         begun = time.monotonic()
         await scheduler.cancel(again.key)
