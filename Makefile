@@ -5,8 +5,8 @@ PY := $(VENV)/bin/python
 SEEDS ?= 500
 CONSTRAINTS := constraints-dev.txt
 CORES = $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
-# Half of the tests wait for real processes most of the time.
-WORKERS = $$((2 * $(CORES)))
+# Many tests wait for real processes most of the time: one more than there are cores.
+WORKERS = $$((1 + $(CORES)))
 
 # The first interpreter that is new enough and can make a virtual environment.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
