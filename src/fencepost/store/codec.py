@@ -34,6 +34,14 @@ def moment(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
+def ticks(when: datetime | None) -> int | None:
+    return None if when is None else micros(when)
+
+
+def when(ticks: int | None) -> datetime | None:
+    return None if ticks is None else moment(ticks)
+
+
 def to_json(value: Any) -> Json:
     kind: Any = type(value)
     return _writer(kind)(value)

@@ -17,7 +17,7 @@ from fencepost.clock import Moment
 from fencepost.errors import ConfigurationError
 from fencepost.model import FireRecord, JobEvent, JobRecord, Json, Lease, ReplicaRecord, changed
 from fencepost.store.base import FireQuery
-from fencepost.store.codec import from_json, micros, moment, to_json
+from fencepost.store.codec import from_json, micros, moment, ticks, to_json, when
 from fencepost.store.file.archive import Archive
 from fencepost.store.rows import TargetRecord
 from fencepost.store.state import StoreState, matches
@@ -45,7 +45,7 @@ class LoggedState(StoreState):
 
     def put_job_row(self, record: JobRecord, look_at: datetime | None, plan_at: datetime | None) -> None:
         new = _new_fields(self.jobs_by_id.get(record.id), record)
-        moments: Change = [_micros(look_at), _micros(plan_at)]
+        moments: Change = [ticks(look_at), ticks(plan_at)]
         if new or self._moments.get(record.id) != moments:
             self._log("job", record.id, new, *moments)
             self._put_job_at(record, look_at, plan_at)
@@ -162,10 +162,10 @@ class LoggedState(StoreState):
 
     def _redo_job(self, id: str, new: Json, look_at: int | None, plan_at: int | None) -> None:
         record = _patched(JobRecord, self.jobs_by_id.get(id), new)
-        self._put_job_at(record, _moment(look_at), _moment(plan_at))
+        self._put_job_at(record, when(look_at), when(plan_at))
 
     def _put_job_at(self, record: JobRecord, look_at: datetime | None, plan_at: datetime | None) -> None:
-        self._moments[record.id] = [_micros(look_at), _micros(plan_at)]
+        self._moments[record.id] = [ticks(look_at), ticks(plan_at)]
         super().put_job_row(record, look_at, plan_at)
 
     def _redo_events(self, id: str, events: Json) -> None:
@@ -253,11 +253,3 @@ def _patched(kind: Any, before: Row | None, new: dict[str, Json]) -> Row:
 def _hints(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind)}
-
-
-def _micros(when: datetime | None) -> int | None:
-    return None if when is None else micros(when)
-
-
-def _moment(when: int | None) -> datetime | None:
-    return None if when is None else moment(when)

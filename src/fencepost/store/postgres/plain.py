@@ -30,10 +30,10 @@ from fencepost.store.base import (
     Update,
     Updated,
 )
-from fencepost.store.codec import micros, moment
+from fencepost.store.codec import micros, moment, ticks
 from fencepost.store.postgres.arrays import columns
 from fencepost.store.postgres.connection import Connection
-from fencepost.store.postgres.records import LEASE_COLUMNS, REPLICA_COLUMNS, lease_of, place_of, ticks
+from fencepost.store.postgres.records import LEASE_COLUMNS, REPLICA_COLUMNS, lease_of, place_of
 from fencepost.store.postgres.rows import UNKNOWN, KnownTargets, replicas_of
 from fencepost.store.rules import ORPHANED_AFTER, is_dead
 from fencepost.store.texts import job_of, text

@@ -16,22 +16,13 @@ from fencepost.model import (
     Lease,
     ReplicaRecord,
     Segment,
-    State,
     changed,
     fire_key,
 )
-from fencepost.store.codec import from_json, micros, moment
+from fencepost.store.codec import from_json, micros, moment, ticks, when
+from fencepost.store.columns import FATE, fate_of, fate_row, settled_attempt
 from fencepost.store.rows import TargetRecord
 from fencepost.store.texts import job_record, text
-
-
-def ticks(when: datetime | None) -> int | None:
-    return None if when is None else micros(when)
-
-
-def when(ticks: int | None) -> datetime | None:
-    return None if ticks is None else moment(ticks)
-
 
 # --- fires --------------------------------------------------------------------------------------------------------
 
@@ -63,10 +54,7 @@ def place_of(key: str) -> Place | None:
     return Place(job_id, None, name) if name else None
 
 
-FIRE_COLUMNS = (
-    "job_id, due_at, name, state, reason, refers_to, count, last_due_at, token, replica, claim_no, attempt, crashes,"
-    " settled, not_before, started_at, finished_at, cancel_requested, error, progress, checkpoint, output, extra"
-)
+FIRE_COLUMNS = f"job_id, due_at, name, {', '.join(FATE)}, error, progress, checkpoint, output, extra"
 FIRE_KINDS = "tbttttbbbtbbbbbbbBttttt"
 PLANNED_COLUMNS = (
     "job_id, due_at, '', 'pending', null, null, count, last_due_at, 0::bigint, null, 0::bigint, 0, 0,"
@@ -83,21 +71,7 @@ def fire_of(row: Any) -> FireRecord:
         job_id=job_id,
         due_at=due,
         scheduled=not name,
-        state=State(row[3]),
-        reason=row[4],
-        refers_to=row[5],
-        count=row[6],
-        last_due_at=when(row[7]),
-        token=row[8],
-        replica=row[9],
-        claim_no=row[10],
-        attempt=row[11],
-        crashes=row[12],
-        settled=row[13],
-        not_before=when(row[14]),
-        started_at=when(row[15]),
-        finished_at=when(row[16]),
-        cancel_requested=row[17],
+        **fate_of(row[3:18]),
         error=row[18],
         progress=json.loads(row[19]) if row[19] else None,
         checkpoint=json.loads(row[20]) if row[20] else None,
@@ -109,7 +83,7 @@ def fire_of(row: Any) -> FireRecord:
     if "attempts" in extra:
         return changed(fire, attempts=from_json(tuple[Attempt, ...], extra["attempts"]))
     earlier = from_json(tuple[Attempt, ...], extra.get("earlier", ()))
-    return changed(fire, attempts=(*earlier, *_last_attempt(fire))[-MAX_ATTEMPTS_KEPT:])
+    return changed(fire, attempts=(*earlier, *settled_attempt(fire))[-MAX_ATTEMPTS_KEPT:])
 
 
 def fire_row(fire: FireRecord) -> tuple[Any, ...]:
@@ -117,21 +91,7 @@ def fire_row(fire: FireRecord) -> tuple[Any, ...]:
         fire.job_id,
         micros(fire.due_at),
         "" if fire.scheduled else fire.key.partition("!")[2],
-        fire.state.value,
-        fire.reason,
-        fire.refers_to,
-        fire.count,
-        ticks(fire.last_due_at),
-        fire.token,
-        fire.replica,
-        fire.claim_no,
-        fire.attempt,
-        fire.crashes,
-        fire.settled,
-        ticks(fire.not_before),
-        ticks(fire.started_at),
-        ticks(fire.finished_at),
-        int(fire.cancel_requested),
+        *fate_row(fire),
         fire.error,
         None if fire.progress is None else text(fire.progress),
         None if fire.checkpoint is None else text(fire.checkpoint),
@@ -149,23 +109,12 @@ def _extra(fire: FireRecord) -> str | None:
         extra["by"] = fire.by
     if fire.cancelled_by:
         extra["cancelled_by"] = fire.cancelled_by
-    last = _last_attempt(fire)
+    last = settled_attempt(fire)
     if last and fire.attempts[-1:] != last:
         extra["attempts"] = fire.attempts
     elif len(fire.attempts) > len(last):
         extra["earlier"] = fire.attempts[: len(fire.attempts) - len(last)]
     return text(extra) if extra else None
-
-
-def _last_attempt(fire: FireRecord) -> tuple[Attempt, ...]:
-    """As far as it follows from the rest: the fire was settled by its own token."""
-    if not fire.settled or fire.settled != fire.token or not fire.state.final:
-        return ()
-    if fire.replica is None or fire.started_at is None or fire.finished_at is None:
-        return ()
-    return (
-        Attempt(fire.token, fire.replica, fire.started_at, fire.finished_at, fire.state.value, fire.error),
-    )
 
 
 # --- jobs ---------------------------------------------------------------------------------------------------------

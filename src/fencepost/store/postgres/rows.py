@@ -10,7 +10,7 @@ from typing import Any
 from fencepost.clock import Moment
 from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord, State
 from fencepost.store.base import Claimed, ClaimRequest, FireQuery, JobPut, PutJob, Seen, Update, Updated
-from fencepost.store.codec import micros, moment
+from fencepost.store.codec import micros, moment, ticks
 from fencepost.store.lazy import JobChange, LazyRows
 from fencepost.store.operations import jobs_to_look_at
 from fencepost.store.postgres.arrays import Bigints, Texts, columns
@@ -36,7 +36,6 @@ from fencepost.store.postgres.records import (
     replica_of,
     replica_row,
     target_of,
-    ticks,
     without_cursor,
 )
 from fencepost.store.postgres.schema import meta, set_meta

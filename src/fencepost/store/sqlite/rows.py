@@ -11,7 +11,8 @@ from typing import Any
 
 from fencepost.model import Attempt, FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord, State, changed
 from fencepost.store.base import FireQuery
-from fencepost.store.codec import from_json, micros, moment
+from fencepost.store.codec import from_json, micros, moment, ticks, when
+from fencepost.store.columns import fate_of, fate_row, settled_attempt
 from fencepost.store.lazy import JobChange, LazyRows
 from fencepost.store.rows import TargetRecord
 from fencepost.store.rules import is_plain, needed_events
@@ -296,28 +297,20 @@ _BLANK = (0, None, 0, 0, 0, 0, None, None, None, False, None)
 """The columns of a planned fire before and after those that it has."""
 
 
-def _micros(when: datetime | None) -> int | None:
-    return None if when is None else micros(when)
-
-
-def _moment(when: int | None) -> datetime | None:
-    return None if when is None else moment(when)
-
-
 def job_of(row: Any) -> JobRecord:
     definition, rest, token, decided_through, tail = row
     record = job_record(definition, rest)
-    return changed(record, token=token, decided_through=_moment(decided_through), tail=tail)
+    return changed(record, token=token, decided_through=when(decided_through), tail=tail)
 
 
 def _hot(change: JobChange) -> tuple[Any, ...]:
     record = change.record
     return (
         record.token,
-        _micros(record.decided_through),
+        ticks(record.decided_through),
         record.tail,
-        _micros(change.look_at),
-        _micros(change.plan_at),
+        ticks(change.look_at),
+        ticks(change.plan_at),
     )
 
 
@@ -341,12 +334,7 @@ def extra_of(fire: FireRecord) -> str | None:
 
 def _only_attempt(fire: FireRecord) -> tuple[Attempt, ...]:
     """The attempts of a fire that was settled at once."""
-    if not fire.settled or fire.settled != fire.token or not fire.state.final or fire.attempt != 1:
-        return ()
-    if fire.replica is None or fire.started_at is None or fire.finished_at is None:
-        return ()
-    outcome = fire.state.value
-    return (Attempt(fire.token, fire.replica, fire.started_at, fire.finished_at, outcome, fire.error),)
+    return settled_attempt(fire) if fire.attempt == 1 else ()
 
 
 def _row(fire: FireRecord) -> tuple[Any, ...]:
@@ -357,7 +345,7 @@ def _row(fire: FireRecord) -> tuple[Any, ...]:
             micros(fire.due_at),
             *_AS_PLANNED,
             fire.count,
-            _micros(fire.last_due_at),
+            ticks(fire.last_due_at),
             *_BLANK,
         )
     return (
@@ -365,21 +353,7 @@ def _row(fire: FireRecord) -> tuple[Any, ...]:
         fire.job_id,
         micros(fire.due_at),
         fire.scheduled,
-        fire.state.value,
-        fire.reason,
-        fire.refers_to,
-        fire.count,
-        _micros(fire.last_due_at),
-        fire.token,
-        fire.replica,
-        fire.claim_no,
-        fire.attempt,
-        fire.crashes,
-        fire.settled,
-        _micros(fire.not_before),
-        _micros(fire.started_at),
-        _micros(fire.finished_at),
-        fire.cancel_requested,
+        *fate_row(fire),
         extra_of(fire),
     )
 
@@ -393,21 +367,7 @@ def fire_of(row: Any) -> FireRecord:
         job_id=row[1],
         due_at=moment(row[2]),
         scheduled=bool(row[3]),
-        state=State(row[4]),
-        reason=row[5],
-        refers_to=row[6],
-        count=row[7],
-        last_due_at=_moment(row[8]),
-        token=row[9],
-        replica=row[10],
-        claim_no=row[11],
-        attempt=row[12],
-        crashes=row[13],
-        settled=row[14],
-        not_before=_moment(row[15]),
-        started_at=_moment(row[16]),
-        finished_at=_moment(row[17]),
-        cancel_requested=bool(row[18]),
+        **fate_of(row[4:19]),
         **extra,
     )
     return fire if "attempts" in extra else changed(fire, attempts=_only_attempt(fire))
