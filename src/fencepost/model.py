@@ -164,9 +164,13 @@ class Job:
         json_value(dict(self.args), f"arguments of job {self.id}")
 
     @cached_property
+    def text(self) -> str:
+        """As the stores keep it: equal jobs have equal texts."""
+        return json.dumps(job_to_json(self), sort_keys=True, separators=(",", ":"))
+
+    @cached_property
     def fingerprint(self) -> str:
-        canonical = json.dumps(job_to_json(self), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,200}")

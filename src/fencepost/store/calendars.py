@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from fencepost.clock import Moment
@@ -35,8 +35,9 @@ class Calendars(Ledger):
 
     # --- who knows which task -------------------------------------------------------------------------
 
-    def _adopt(self, at: Moment, names: Iterable[str]) -> None:
+    def _adopt(self, at: Moment, names: Sequence[str]) -> None:
         """Somebody knows these tasks (again). A long absence is kept as a gap in their jobs' calendars."""
+        self.preload(at.wall, targets=names)
         for name in names:
             target = self.target(name)
             if target.unknown_since is None:

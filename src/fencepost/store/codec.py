@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from fencepost.errors import StoreCorrupt
@@ -72,8 +72,10 @@ def _writer(kind: Any) -> Writer:
         return timedelta.total_seconds
     if issubclass(kind, Job):
         return job_to_json
-    if issubclass(kind, Trigger | Retry):
-        return lambda value: value.to_json()
+    if issubclass(kind, Trigger):
+        return _trigger_to_json
+    if issubclass(kind, Retry):
+        return Retry.to_json
     if issubclass(kind, Overlap):
         return str
     if dataclasses.is_dataclass(kind):
@@ -83,6 +85,12 @@ def _writer(kind: Any) -> Writer:
     if issubclass(kind, str | int | float):
         return _as_it_is
     return lambda value: [to_json(each) for each in value]
+
+
+@lru_cache(maxsize=1_000)
+def _trigger_to_json(trigger: Trigger) -> Json:
+    """Many jobs share a few calendars."""
+    return trigger.to_json()
 
 
 def _fields_writer(kind: Any) -> Writer:

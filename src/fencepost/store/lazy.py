@@ -132,13 +132,13 @@ class LazyRows(StoreState):
         self._here(self.fetch_fires([key for key in fires if key not in self.fires]))
         known = dict.fromkeys((*jobs, *(self.fires[key].job_id for key in fires if key in self.fires)))
         ids = [id for id in known if id not in self._live_fetched]
-        if not ids:
-            return
         self._fetch_jobs([id for id in ids if id not in self._fetched_jobs])
         names = {self.jobs_by_id[id].job.target for id in ids if id in self.jobs_by_id}.union(targets)
         missing = sorted(names - self.targets.keys())
         self.targets.update({target.name: target for target in self.fetch_targets(missing)})
         self.targets.update({name: TargetRecord(name) for name in missing if name not in self.targets})
+        if not ids:
+            return
         self._here(self.fetch_active(ids))
         self._here(self.fetch_due(ids, now))
         following = self.fetch_next(ids, now)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any, get_type_hints
 
-from fencepost.model import Job, JobRecord, ReplicaRecord
+from fencepost.model import Job, JobRecord, ReplicaRecord, changed
 from fencepost.store.codec import from_json, to_json
 from fencepost.store.rows import TargetRecord
 
@@ -17,13 +17,17 @@ HOT = ("token", "decided_through", "tail")
 _HINTS = get_type_hints(JobRecord)
 _REST = [field.name for field in fields(JobRecord) if field.name not in (*HOT, "job")]
 _DEFAULTS = {field.name: field.default for field in fields(JobRecord)}
+_COLD = {name: _DEFAULTS[name] for name in HOT}
 
-_jobs_read: dict[str, Job] = {}
-MOST_JOBS_KEPT = 20_000
+MOST_KEPT = 20_000
+_jobs: dict[str, Job] = {}
+_records: dict[tuple[str, str], JobRecord] = {}
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def text(value: Any) -> str:
-    return json.dumps(to_json(value), separators=(",", ":"))
+    return _encode(to_json(value))
 
 
 def read(kind: Any, value: str) -> Any:
@@ -31,31 +35,34 @@ def read(kind: Any, value: str) -> Any:
 
 
 # --- jobs: a definition, the rest, and what is hot ------------------------------------------------------
+#
+# Most of a job never changes, and who writes a text need not read it again: what was written or read is remembered.
 
 
-def definition_of(record: JobRecord) -> str:
-    """Most of a job never changes. Who writes a definition need not read it again."""
-    definition = text(record.job)
-    _remember(definition, record.job)
-    return definition
-
-
-def rest_of(record: JobRecord) -> str:
+def texts_of(record: JobRecord) -> tuple[str, str]:
+    """The definition, and the rest."""
+    job = record.job
     values = {name: getattr(record, name) for name in _REST}
-    return text({name: value for name, value in values.items() if value != _DEFAULTS.get(name, ...)})
+    rest = text({name: value for name, value in values.items() if value != _DEFAULTS.get(name, ...)})
+    _remember(_jobs, job.text, job)
+    if record.kept is None:  # which belongs to whoever handed it in, and may change in their hands
+        _remember(_records, (job.text, rest), changed(record, **_COLD))
+    return job.text, rest
 
 
-@lru_cache(maxsize=MOST_JOBS_KEPT)
 def job_record(definition: str, rest: str) -> JobRecord:
     """Without what is hot."""
-    values = {name: from_json(_HINTS[name], value) for name, value in json.loads(rest).items()}
-    return JobRecord(job=job_of(definition), **values)
+    texts = (definition, rest)
+    if texts not in _records:
+        values = {name: from_json(_HINTS[name], value) for name, value in json.loads(rest).items()}
+        _remember(_records, texts, JobRecord(job=job_of(definition), **values))
+    return _records[texts]
 
 
 def job_of(definition: str) -> Job:
-    if definition not in _jobs_read:
-        _remember(definition, read(Job, definition))
-    return _jobs_read[definition]
+    if definition not in _jobs:
+        _remember(_jobs, definition, read(Job, definition))
+    return _jobs[definition]
 
 
 def same_but_hot(one: JobRecord, other: JobRecord) -> bool:
@@ -63,16 +70,16 @@ def same_but_hot(one: JobRecord, other: JobRecord) -> bool:
     return all(before is after or before == after for before, after in pairs)
 
 
-def _remember(definition: str, job: Job) -> None:
-    if len(_jobs_read) >= MOST_JOBS_KEPT:
-        _jobs_read.clear()
-    _jobs_read[definition] = job
+def _remember(known: dict[Any, Any], key: Any, value: Any) -> None:
+    if len(known) >= MOST_KEPT:
+        known.clear()
+    known[key] = value
 
 
 # --- others -------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=20_000)
+@lru_cache(maxsize=MOST_KEPT)
 def target_record(value: str) -> TargetRecord:
     target: TargetRecord = read(TargetRecord, value)
     return target

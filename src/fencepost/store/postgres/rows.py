@@ -41,7 +41,7 @@ from fencepost.store.postgres.records import (
 from fencepost.store.postgres.schema import meta, set_meta
 from fencepost.store.rows import TargetRecord
 from fencepost.store.rules import needed_events
-from fencepost.store.texts import definition_of, read, rest_of, same_but_hot, text
+from fencepost.store.texts import read, same_but_hot, text, texts_of
 
 KnownTargets = dict[str, tuple[int, tuple[str, ...]]]
 """By replica: the number under which its targets were read, and the targets."""
@@ -171,7 +171,7 @@ class PostgresRows(LazyRows):
             job, head = record.job, head_of(record)
             cold = without_cursor(record)
             if before is None or not same_but_hot(without_cursor(before), cold):
-                wide.append((record.id, job.target, definition_of(cold), rest_of(cold)))
+                wide.append((record.id, job.target, *texts_of(cold)))
             if before is None or before.job.target != job.target:
                 targets.add(job.target)
             calendars.append(

@@ -14,7 +14,7 @@ from fencepost.model import Attempt, Era, FireRecord, JobRecord, Lease, ReplicaR
 from fencepost.store.codec import micros, moment
 from fencepost.store.redis.keys import join
 from fencepost.store.rows import TargetRecord
-from fencepost.store.texts import definition_of, job_record, replica_record, rest_of, same_but_hot, text
+from fencepost.store.texts import job_record, replica_record, same_but_hot, text, texts_of
 from fencepost.triggers import iso
 
 Flat = Sequence[Any]
@@ -230,8 +230,7 @@ class Hot:
 
 def cold_of(record: JobRecord) -> str:
     """What rarely changes: the definition, a line feed, the rest. The first calendar's cursor is hot."""
-    record = _without_cursor(record)
-    return f"{definition_of(record)}\n{rest_of(record)}"
+    return "\n".join(texts_of(_without_cursor(record)))
 
 
 def same_cold(one: JobRecord, other: JobRecord) -> bool:

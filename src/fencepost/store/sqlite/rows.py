@@ -18,14 +18,13 @@ from fencepost.store.rows import TargetRecord
 from fencepost.store.rules import is_plain, needed_events
 from fencepost.store.sqlite.schema import Names, meta, set_meta
 from fencepost.store.texts import (
-    definition_of,
     job_record,
     read,
     replica_record,
-    rest_of,
     same_but_hot,
     target_record,
     text,
+    texts_of,
 )
 
 EXTRA = ("args", "by", "cancelled_by", "error", "checkpoint", "progress", "attempts", "output")
@@ -89,9 +88,7 @@ class SqliteRows(LazyRows):
                 continue
             if before is None or before.job.target != job.target:
                 targets[job.target] = text(TargetRecord(job.target))
-            whole.append(
-                (record.id, job.target, job.execute_on, definition_of(record), rest_of(record), *values)
-            )
+            whole.append((record.id, job.target, job.execute_on, *texts_of(record), *values))
         self._many("insert or ignore into {targets} values (?, ?)", list(targets.items()))
         columns = "token = ?, decided_through = ?, tail = ?, look_at = ?, plan_at = ?, plain = ?"
         self._many(f"update {{jobs}} set {columns} where id = ?", hot)
