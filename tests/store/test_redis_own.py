@@ -36,12 +36,13 @@ from fencepost.store.redis import RedisStore, scripts
 from fencepost.store.redis.scripts import Script
 from fencepost.store.urls import store_from_url
 from fencepost.testing.comparison import Comparison, Mismatch
-from fencepost.testing.conformance import HandClock, Harness, job_of
+from fencepost.testing.conformance import HandClock, Harness, StoreConformance, job_of
 from fencepost.triggers import every
 from tests.cluster.harness import Cluster, Mark
 from tests.servers import Proxy, RedisServer, clock, cut_after, cut_before, half_open, valkey
 
 P = "fencepost:default"
+ALONE_IN_A_PAUSE = StoreConformance.test_what_falls_due_alone_in_a_pause_with_an_end_is_skipped
 TAB = "\t"
 
 
@@ -113,9 +114,7 @@ class TestPaths:
                 "skipped = skip(id, head[1], more)",
             ),
             ("CLAIM", "and now - at <= tonumber(hot[6])", ""),
-            ("CLAIM", "and from and from <= at and from <= now", "and from"),
             ("CLAIM", "plain and claimed + promised < room", "plain"),
-            ("SETTLE", "== token", "~= nil"),
             ("SETTLE", "hot[2] == '1' and", ""),
             ("PLAN", "and hot[3] == cursor", ""),
             ("PLAN", "and tonumber(following) > now", ""),
@@ -141,6 +140,31 @@ class TestPaths:
 
         with pytest.raises(Mismatch):
             await compare_many()
+
+    @pytest.mark.parametrize(
+        ("script", "condition", "without", "rule", "given"),
+        [
+            ("CLAIM", "from <= at and ", "", ALONE_IN_A_PAUSE, (70, 65)),
+            ("CLAIM", "from <= at and from <= now and ", "", ALONE_IN_A_PAUSE, (70, 90)),
+            ("SETTLE", "== token", "~= nil", StoreConformance.test_a_wrong_token_is_refused, ()),
+        ],
+    )
+    async def test_a_condition_that_chance_seldom_meets(
+        self,
+        valkey_url: str,
+        monkeypatch: Any,
+        script: str,
+        condition: str,
+        without: str,
+        rule: Any,
+        given: Any,
+    ) -> None:
+        original = getattr(scripts, script)
+        assert condition in original.text
+        monkeypatch.setattr(scripts, script, Script(original.name, original.text.replace(condition, without)))
+        async with by_hand(valkey_url) as (harness, _):
+            with pytest.raises(AssertionError):
+                await rule(StoreConformance(), harness, *given)
 
     @pytest.mark.parametrize("seed", [70, 71, 73])
     async def test_all_indexes_agree_with_the_rows(self, valkey_url: str, client: Any, seed: int) -> None:

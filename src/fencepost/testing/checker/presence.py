@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from fencepost.model import FireRecord
-from fencepost.testing.checker.books import Books
+from fencepost.testing.checker.books import Attempt, Books
 from fencepost.testing.checker.judge import Judge, Step
+from fencepost.testing.network import Request
 
 TOLERANCE = 0.997
 
@@ -20,6 +21,11 @@ class Presence(Judge):
         self._numbers: dict[tuple[str, str], int] = defaultdict(int)
         self._renewed: dict[str, tuple[float, float]] = {}
         """By replica: when the store last heard from it, by the true time and by the store's clock."""
+        self._taken_away: set[Attempt] = set()
+        """Runs whose replica was told that they are not its own any more."""
+        self._given_back: set[Attempt] = set()
+        """Those of them that came back when the store lost the state in which that was so. Their replica knows
+        nothing of it, and has no reason to hurry back."""
 
     def _heartbeat(self, step: Step) -> None:
         if step.reply.known:
@@ -48,6 +54,22 @@ class Presence(Judge):
             self._numbers[step.replica, step.name] = number
             self._renewed[step.replica] = self.books.now(), self.books.moment().steady
 
+    def delivered(self, request: Request) -> None:
+        if request.name == "update_claims":
+            pairs = zip(request.args[1], request.reply.accepted, strict=True)
+            self._taken_away |= {(update.key, update.token) for update, accepted in pairs if not accepted}
+        elif request.name == "heartbeat":
+            held = {(claim.key, claim.token) for claim in request.reply.held}
+            self._taken_away |= {
+                attempt
+                for attempt, body in self.books.bodies.items()
+                if body.process == request.process.name and request.sent > body.started and attempt not in held
+            }
+
+    def restored(self, snapshot: dict[str, Any]) -> None:
+        super().restored(snapshot)
+        self._given_back |= self._taken_away
+
     def _sweep(self, step: Step) -> None:
         if step.reply is None:
             return
@@ -59,7 +81,7 @@ class Presence(Judge):
                 self._judge_expiry(replica, step)
         healthy = step.healthy()
         for fire in step.reply.settled:
-            if fire.replica in healthy:
+            if fire.replica in healthy and (fire.key, fire.attempts[-1].token) not in self._given_back:
                 self.books.violation("L-healthy", f"{fire.key} lost although {fire.replica} is well")
 
     def _judge_expiry(self, replica: str, step: Step) -> None:

@@ -279,6 +279,19 @@ class PauseRules:
         assert len(reply.claims) == 1
         assert [(row.reason, row.count) for row in reply.closed] == [(Reason.PAUSED, 2)]
 
+    @pytest.mark.parametrize(("asked", "ends"), [(70, 90), (70, 65)])
+    async def test_what_falls_due_alone_in_a_pause_with_an_end_is_skipped(
+        self, harness: Harness, asked: float, ends: float
+    ) -> None:
+        await harness.join("a")
+        await harness.define("job", every(minutes=1))
+        await harness.plan(90)
+        await harness.pause("job", until=await harness.now() + timedelta(seconds=ends))
+        await harness.elapse(asked)
+        reply = await harness.ask("a")
+        assert reply.claims == ()
+        assert [(row.reason, row.count) for row in reply.closed] == [(Reason.PAUSED, 1)]
+
     async def test_a_pause_is_seen_on_the_job(self, harness: Harness) -> None:
         await harness.define("job")
         change = ChangeJob("job", "pause", note="deploy", by="ann")
