@@ -13,7 +13,7 @@ from fencepost.cli.source import json_option
 from fencepost.errors import FencepostError
 
 if TYPE_CHECKING:
-    from fencepost.demo.show import Show, View
+    from fencepost.demo.show import Cluster, View
 
 
 @click.command()
@@ -31,10 +31,10 @@ def demo(seconds: float | None, replicas: int, keep: bool, as_json: bool) -> int
     """
     if sys.platform == "win32":
         raise FencepostError("the demo shares a SQLite file between processes, which needs Linux or macOS")
-    from fencepost.demo.show import Show, temporary_folder
+    from fencepost.demo.show import Cluster, temporary_folder
 
     with temporary_folder(keep) as folder:
-        show = Show(folder.path, _view(replicas, seconds, as_json), replicas, seconds)
+        show = Cluster(folder.path, _view(replicas, seconds, as_json), seconds, count=replicas)
         try:
             code = _played(show, keep, as_json)
             folder.keep = keep or code == 1
@@ -49,7 +49,7 @@ def demo(seconds: float | None, replicas: int, keep: bool, as_json: bool) -> int
         return code
 
 
-def _played(show: Show, keep: bool, as_json: bool) -> int:
+def _played(show: Cluster, keep: bool, as_json: bool) -> int:
     from fencepost.demo import summary
     from fencepost.demo.show import Interrupted
 

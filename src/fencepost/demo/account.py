@@ -11,13 +11,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Protocol
 
 from fencepost.cli.answer import answer
 from fencepost.demo import diary
 from fencepost.demo.diary import Entry
-from fencepost.demo.plot import Stage
-from fencepost.demo.processes import Processes
+from fencepost.demo.director import Stage
+from fencepost.demo.processes import Replicas
 from fencepost.demo.watch import name_of
 from fencepost.model import FireRecord, JobEvent, State, fire_key
 from fencepost.store.base import FireQuery, Store
@@ -72,13 +73,15 @@ class Account:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
 
 
-async def reckon(store: Store, processes: Processes, stage: Stage, until: datetime) -> Account:
+async def reckon(
+    store: Store, processes: Replicas, diary_path: Path, stage: Stage, until: datetime
+) -> Account:
     account = Account(until, takeovers=stage.takeovers, replicas=len(processes.all))
     account.killed = [each.name for each in processes.all if each.ended_by == "kill -9"]
     account.stopped = [each.name for each in processes.all if each.ended_by == "SIGTERM"]
     account.problems += [f"{each.name} ended with code {each.code}" for each in processes.failed]
     fires = await _all_fires(store)
-    entries = diary.read(processes.diary)
+    entries = diary.read(diary_path)
     rerun = set()
     for record in await store.jobs():
         due = due_by(await store.history(record.id), until)

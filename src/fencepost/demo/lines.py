@@ -9,7 +9,7 @@ import click
 
 from fencepost.cli.output import printable
 from fencepost.demo import words
-from fencepost.demo.plot import Stage
+from fencepost.demo.director import Stage
 from fencepost.demo.watch import Watch, name_of
 from fencepost.model import FireRecord, State
 

@@ -2,82 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
 
 from fencepost.clock import SystemClock
-from fencepost.demo.processes import Process, Processes
-from fencepost.demo.watch import PAUSED, Picture, Seen, Watch
-from fencepost.errors import FencepostError
+from fencepost.demo.director import TICK, TO_TAKE_OVER, DemoFailed, Director
+from fencepost.demo.watch import Picture, Seen
+from fencepost.demo.words import PAUSED
 from fencepost.model import FireRecord, State
-from fencepost.store.base import ChangeJob, FireQuery, Store
+from fencepost.store.base import ChangeJob, FireQuery
 
 CYCLE = 30.0
 """Seconds in which everything happens once; a longer demo plays it again."""
 LONGEST = 3600.0
 """Seconds after which a demo without an end ends all the same."""
-TO_JOIN = 20.0
-TO_TAKE_OVER = 10.0
 TO_SETTLE = 15.0
 TO_LEAVE = 15.0
 """A body takes up to 3 seconds, and the application allows 10 for draining."""
-NOTICE = 3.0
-"""Seconds before a fault at which it is announced."""
-TICK = 0.02
 DUE_AT_ONCE = 1000
 LENGTHY = {"backup": 10}
 """Jobs whose end is worth waiting for."""
 
 
-T = TypeVar("T")
-
-
-class DemoFailed(FencepostError):
-    """Something that must not happen in a demo, or took too long."""
-
-
 @dataclass
-class Stage:
-    """What the plot tells the views."""
-
-    title: str = "Starting …"
-    """What is happening now."""
-    told: deque[tuple[datetime, str]] = field(default_factory=lambda: deque(maxlen=100))
-    """What has happened, for the views; the oldest is forgotten."""
-    number_told: int = 0
-    takeovers: list[float] = field(default_factory=list)
-    """Seconds from each kill -9 to the next leader."""
-    elapsed: float = 0.0
-    replaced: int = 0
-
-    fates: dict[str, str] = field(default_factory=dict)
-    """By replica: what we did to it."""
-    _passing: bool = False
-
-    def tell(self, text: str, *, passing: bool = False) -> None:
-        """`passing`: an announcement, of no interest once it has come true."""
-        if self._passing and self.told:
-            self.told.pop()
-        self._passing = passing
-        self.title = text
-        self.told.append((SystemClock().wall(), text))
-        self.number_told += 1
-
-
-@dataclass
-class Plot:
-    store: Store
-    processes: Processes
-    watch: Watch
-    stage: Stage
+class Plot(Director):
     replicas: int
     seconds: float | None
-    _begun: float = 0.0
     _patience: float = 0.0
     """Seconds to wait for a replica to run something before harm is done to it."""
 
@@ -86,7 +37,7 @@ class Plot:
     async def begin(self) -> None:
         self.stage.tell(f"Starting {self.replicas} replicas, each a process of its own.")
         await self.watch.look()
-        started = [self.processes.start() for _ in range(self.replicas)]
+        started = [self.processes.join() for _ in range(self.replicas)]
         await self._all_joined(started)
         leader = await self._until(lambda: self._picture.leader, TO_TAKE_OVER, "a replica leads")
         await self.store.change_job(
@@ -155,7 +106,7 @@ class Plot:
         )
 
     async def _replace(self, gone: Seen) -> None:
-        process = self.processes.start()
+        process = self.processes.join()
         self.stage.tell(f"Starting {process.name} (pid {process.pid}) in the place of {gone.name}.")
         await self._all_joined([process])
         self.stage.replaced += 1
@@ -172,13 +123,6 @@ class Plot:
                 raise DemoFailed("there is no leader, or nobody else")
             await self._pause(TICK)
 
-    async def _next_leader(self, victim: Seen) -> Seen:
-        def heir() -> Seen | None:
-            leader = self._picture.leader
-            return leader if leader and leader.name != victim.name and leader.term > victim.term else None
-
-        return await self._until(heir, TO_TAKE_OVER, "another replica leads", look=True)
-
     async def _settled(self, until: datetime, why: str) -> None:
         """Until all that is due by then is final."""
         query = FireQuery(
@@ -190,61 +134,6 @@ class Plot:
                 break  # the reckoning will name them
             self.stage.title = f"{why} Waiting for {_jobs(open_fires)} to end; then all replicas stop."
             await self._pause(0.1)
-
-    # --- waiting --------------------------------------------------------------------------------------
-
-    @property
-    def _picture(self) -> Picture:
-        assert self.watch.picture is not None
-        return self.watch.picture
-
-    def _process(self, seen: Seen) -> Process:
-        process = self.processes.of(seen.pid)
-        if process is None:
-            raise DemoFailed(f"process {seen.pid} is in the store and not one of ours")
-        return process
-
-    async def _countdown(self, at: float, what: str = "") -> None:
-        announced = not what
-        while (left := at - self._elapsed()) > 0:
-            if what and left <= NOTICE and (leader := self._picture.leader):
-                text = f"In {math.ceil(left)} s {what.format(leader=leader.name)}."
-                if not announced:
-                    self.stage.tell(text, passing=True)
-                    announced = True
-                self.stage.title = text
-            await self._pause(min(0.1, left))
-
-    async def _all_joined(self, started: list[Process]) -> None:
-        pids = {process.pid for process in started}
-
-        def all_there() -> bool:
-            return pids <= {each.pid for each in self._picture.replicas if each.state in ("alive", "leads")}
-
-        await self._until(all_there, TO_JOIN, "all replicas join")
-
-    async def _until(
-        self, condition: Callable[[], T | None], seconds: float, what: str, *, look: bool = False
-    ) -> T:
-        """`look`: at the store each time, rather than when the view does."""
-        deadline = SystemClock().steady() + seconds
-        while not (found := condition()):
-            if SystemClock().steady() > deadline:
-                raise DemoFailed(f"not within {seconds:g} s: {what}")
-            await self._pause(TICK)
-            if look:
-                await self.watch.look()
-        return found
-
-    async def _pause(self, seconds: float) -> None:
-        """And notice a replica that ended by itself."""
-        await asyncio.sleep(seconds)
-        self.stage.elapsed = self._elapsed()
-        if failed := self.processes.failed:
-            raise DemoFailed(f"{failed[0].name} ended with code {failed[0].code}:\n{failed[0].last_words()}")
-
-    def _elapsed(self) -> float:
-        return SystemClock().steady() - self._begun if self._begun else 0.0
 
 
 def _jobs(fires: tuple[FireRecord, ...]) -> str:

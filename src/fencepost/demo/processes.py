@@ -1,4 +1,4 @@
-"""The replicas as real processes. Use as a context manager: whatever happens, each one is ended by its id."""
+"""Real processes. Use as a context manager: whatever happens, each one is ended by its id."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from fencepost.clock import SystemClock
 from fencepost.demo import diary
 
-TARGET = "fencepost.demo.app:scheduler"
 LAST_WORDS = 12
 """Lines of a log that are shown where a replica ended by itself."""
 
@@ -58,20 +58,16 @@ class Process:
 @dataclass
 class Processes:
     folder: Path
-    store_url: str
+    environment: dict[str, str]
+    """Added to that of this process, but for its settings of Fencepost."""
     all: list[Process] = field(default_factory=list)
 
-    @property
-    def diary(self) -> Path:
-        return self.folder / "starts.log"
-
-    def start(self) -> Process:
-        """`python -m fencepost run …`, as anybody would; named r1, r2, … by its host name."""
-        name = f"r{len(self.all) + 1}"
+    def start(self, name: str, *words: str) -> Process:
+        """`python -m …`, with its output in a log of its own."""
         log = self.folder / f"{name}.log"
         with log.open("wb") as file:
             popen = subprocess.Popen(
-                [sys.executable, "-m", "fencepost", "run", TARGET],
+                [sys.executable, "-m", *words],
                 cwd=self.folder,  # no fencepost.toml of the user's reaches it
                 env=self._environment(name),
                 stdin=subprocess.DEVNULL,
@@ -101,7 +97,7 @@ class Processes:
             and (process.code or not process.ended_by)
         ]
 
-    def __enter__(self) -> Processes:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -111,10 +107,18 @@ class Processes:
             process.popen.wait()
 
     def _environment(self, name: str) -> dict[str, str]:
-        return {
-            **{key: value for key, value in os.environ.items() if not key.startswith("FENCEPOST_")},
-            "FENCEPOST_STORE": self.store_url,
-            "POD_NAME": name,
-            diary.PATH: str(self.diary),
-            diary.PARENT: str(os.getpid()),
-        }
+        """Replicas are named by their host name."""
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("FENCEPOST_")}
+        return {**inherited, **self.environment, "POD_NAME": name, diary.PARENT: str(os.getpid())}
+
+
+class Replicas(Processes):
+    """Named r1, r2, … in the order of their start."""
+
+    command: tuple[str, ...] = ("fencepost", "run", "fencepost.demo.app:scheduler")
+    """As anybody would start one."""
+    started = 0
+
+    def join(self) -> Process:
+        self.started += 1
+        return self.start(f"r{self.started}", *self.command)

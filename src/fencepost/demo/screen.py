@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fencepost.cli.output import STYLES
 from fencepost.demo import words
-from fencepost.demo.plot import Stage
+from fencepost.demo.director import Stage
 from fencepost.demo.watch import Picture, Seen, Watch, name_of
 from fencepost.model import FireRecord, State
 

@@ -1,4 +1,4 @@
-"""Plays the plot, draws ten times a second, and leaves nothing behind: no process, and no file unless asked to."""
+"""Plays a plot, draws ten times a second, and leaves nothing behind: no process, and no file unless asked to."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import asyncio
 import shutil
 import signal
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+from fencepost.demo import diary
 from fencepost.demo.account import Account, reckon
-from fencepost.demo.plot import Plot, Stage
-from fencepost.demo.processes import Processes
+from fencepost.demo.director import Stage
+from fencepost.demo.plot import Plot
+from fencepost.demo.processes import Replicas
 from fencepost.demo.watch import Watch
+from fencepost.demo.words import PAUSED
+from fencepost.store.base import Store
 from fencepost.store.sqlite import SqliteStore
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 FRAME = 0.1
@@ -30,6 +37,16 @@ class View(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def draw(self, stage: Stage, watch: Watch) -> None: ...
+
+
+class Acts(Protocol):
+    async def begin(self) -> None: ...
+
+    async def play(self) -> None: ...
+
+    async def end(self, why: str) -> datetime:
+        """The moment up to which all must be accounted for."""
+        ...
 
 
 class Interrupted(Exception):
@@ -54,48 +71,59 @@ def temporary_folder(keep: bool) -> Iterator[Folder]:
 
 
 @dataclass
-class Show:
+class Show(ABC, Generic[A]):
     folder: Path
     view: View
-    replicas: int
     seconds: float | None
     interrupted_by: int | None = None
+    stage: Stage = field(default_factory=Stage)
     _act: asyncio.Task[Any] | None = None
-    _stage: Stage = field(default_factory=Stage)
 
     @property
+    @abstractmethod
     def database(self) -> Path:
-        return self.folder / "demo.db"
+        """Of the store."""
+
+    @abstractmethod
+    def replicas(self) -> Replicas: ...
+
+    @abstractmethod
+    def plot(self, store: Store, replicas: Replicas, watch: Watch) -> Acts: ...
+
+    @abstractmethod
+    async def reckoned(self, store: Store, replicas: Replicas, until: datetime) -> A: ...
+
+    def watch(self, store: Store) -> Watch:
+        return Watch(store)
 
     @property
     def store_url(self) -> str:
         return f"sqlite:///{self.database}"
 
-    def run(self) -> Account:
+    def run(self) -> A:
         return asyncio.run(self._run())
 
-    async def _run(self) -> Account:
+    async def _run(self) -> A:
         loop = asyncio.get_running_loop()
         for number in ENDING_SIGNALS:
             loop.add_signal_handler(number, self._interrupt, number)
         store = SqliteStore(self.database)
         await store.open()
         try:
-            with Processes(self.folder, self.store_url) as processes, self.view:
-                watch = Watch(store)
-                plot = Plot(store, processes, watch, self._stage, self.replicas, self.seconds)
-                until = await self._play(plot, watch)
-            return await reckon(store, processes, self._stage, until)
+            with self.replicas() as replicas, self.view:
+                watch = self.watch(store)
+                until = await self._play(self.plot(store, replicas, watch), watch)
+            return await self.reckoned(store, replicas, until)
         finally:
             await store.close()
 
-    async def _play(self, plot: Plot, watch: Watch) -> Any:
-        for act in (plot.begin, plot.play):
+    async def _play(self, acts: Acts, watch: Watch) -> datetime:
+        for act in (acts.begin, acts.play):
             if self.interrupted_by is None:
                 await self._perform(act(), watch)
         why = "The time is up." if self.interrupted_by is None else "Stopping."
-        ended, until = await self._perform(plot.end(why), watch)
-        if not ended:
+        ended, until = await self._perform(acts.end(why), watch)
+        if not ended or until is None:
             raise Interrupted
         return until
 
@@ -105,7 +133,7 @@ class Show:
         try:
             while not self._act.done():
                 await watch.look()
-                self.view.draw(self._stage, watch)
+                self.view.draw(self.stage, watch)
                 await asyncio.wait([self._act], timeout=FRAME)
             return (False, None) if self._act.cancelled() else (True, self._act.result())
         finally:
@@ -117,3 +145,31 @@ class Show:
             self.interrupted_by = number
         if self._act is not None:
             self._act.cancel()
+
+
+@dataclass
+class Cluster(Show[Account]):
+    """Replicas that run a handful of jobs, of which each writes down for itself when it starts and ends."""
+
+    count: int = 3
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "demo.db"
+
+    @property
+    def _diary(self) -> Path:
+        return self.folder / "starts.log"
+
+    def replicas(self) -> Replicas:
+        environment = {"FENCEPOST_STORE": self.store_url, diary.PATH: str(self._diary)}
+        return Replicas(self.folder, environment)
+
+    def watch(self, store: Store) -> Watch:
+        return Watch(store, paused=PAUSED)
+
+    def plot(self, store: Store, replicas: Replicas, watch: Watch) -> Plot:
+        return Plot(store, replicas, watch, self.stage, self.count, self.seconds)
+
+    async def reckoned(self, store: Store, replicas: Replicas, until: datetime) -> Account:
+        return await reckon(store, replicas, self._diary, self.stage, until)

@@ -15,8 +15,6 @@ from fencepost.store.base import Evidence, FireQuery, Roster, Store
 NOT_PLANNED = tuple(state for state in State if state is not State.PENDING)
 ROWS = 60
 """Of the ledger, at each look: about 25 seconds of the demo, so that no change is overlooked."""
-PAUSED = "mailing"
-"""The job that the demo pauses."""
 LINGER = 4.0
 """Seconds a replica that has gone is still shown."""
 
@@ -47,6 +45,8 @@ class Picture:
 @dataclass
 class Watch:
     store: Store
+    paused: str | None = None
+    """A job that is paused all the time."""
     counts: Counter[str] = field(default_factory=Counter)
     """Fires by final state so far, and retries."""
     picture: Picture | None = None
@@ -77,8 +77,10 @@ class Watch:
         """Neighbours that never started and share one fate are one row, where the first of them was due: that
         of the paused job must be asked for."""
         newest = await self.store.find_fires(FireQuery(states=NOT_PLANNED, limit=ROWS))
+        if self.paused is None:
+            return newest
         keys = {fire.key for fire in newest}
-        paused = await self.store.find_fires(FireQuery(job_id=PAUSED, states=(State.SKIPPED,), limit=1))
+        paused = await self.store.find_fires(FireQuery(job_id=self.paused, states=(State.SKIPPED,), limit=1))
         return (*newest, *(fire for fire in paused if fire.key not in keys))
 
     def _replicas(self, roster: Roster, evidence: Evidence, fires: Sequence[FireRecord]) -> tuple[Seen, ...]:

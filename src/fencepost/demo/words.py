@@ -14,6 +14,8 @@ INTRO = (
 )
 COUNTS = {2: "Two", 3: "Three", 4: "Four", 5: "Five", 6: "Six", 7: "Seven", 8: "Eight", 9: "Nine"}
 
+PAUSED = "mailing"
+"""The job that the demo pauses."""
 JOBS = {
     "ping": "each second, a coroutine",
     "resize": "every 2 s, blocks a thread",
