@@ -44,6 +44,8 @@ class Janitor(Service):
             replica.tell("replica.expired", detail=dead)
         if swept.settled:
             replica.worker.wake()
+        if swept.expired:
+            replica.watcher.wake()
         await self._prune()
         # Who has not renewed since the last look is watched more closely. As a rule everybody has.
         return heartbeat / 2 if any(suspect.seconds for suspect in self._suspects) else heartbeat

@@ -65,7 +65,8 @@ class Worker(Service):
         replica = self.replica
         room = min(replica.room(), MOST_AT_ONCE)
         term = replica.term()
-        if replica.draining or not replica.is_ready or (room == 0 and term is None):
+        ready = replica.is_ready and replica.watcher.has_looked
+        if replica.draining or not ready or (room == 0 and term is None):
             return None
         # With no room the leader still asks, for none: somebody must decide what is late meanwhile.
         self.last_number += 1

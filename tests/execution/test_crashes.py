@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from fencepost.model import Reason
+from fencepost.store.base import FireQuery
 from tests.cluster.harness import Cluster
+from tests.execution.places import url_of
 
 pytestmark = pytest.mark.cluster
 
@@ -43,3 +46,24 @@ def test_after_three_crashes_it_is_lost_and_the_others_keep_running(tmp_path: Pa
             "all other jobs run",
         )
         assert survivor.alive
+
+
+@pytest.mark.parametrize("place", ["sqlite", "file"])  # where a death can be proven
+def test_what_is_due_after_a_crash_is_not_skipped_for_a_run_that_is_dead(
+    tmp_path: Path, request: pytest.FixtureRequest, place: str
+) -> None:
+    """The process dies in the middle of a run, and is started again when the next fire is due."""
+    url = url_of(place, tmp_path, request)
+    settings: dict[str, Any] = {"leader_ttl": 30, "run_ttl": 30, "heartbeat": 10}
+    with Cluster(url, tmp_path, jobs=1, period=2, body=1.5, anchor=time.time(), **settings) as cluster:
+        [first] = cluster.start(1)
+        cluster.wait_for(cluster.marks, 8, "it runs")
+        cluster.kill(first)
+        [begun] = [mark.key for mark in cluster.marks() if mark.what == "start"]
+        time.sleep(max(0.0, cluster.marks()[0].wall + 2 - time.time()))
+        cluster.start(1)
+        cluster.wait_for(lambda: len({mark.key for mark in cluster.marks()}) > 1, 8, "it runs again")
+        fires = cluster.reader.ask(lambda store: store.find_fires(FireQuery(job_id=begun.split("@")[0])))
+        cut_off = next(fire for fire in fires if fire.key == begun)
+        assert cut_off.state == "lost"
+        assert not [fire for fire in fires if fire.reason == Reason.OVERLAP]

@@ -73,6 +73,8 @@ class Network:
         self.is_dead: Callable[[str], bool] = lambda name: False
         """Proof of death, where `evidence_every` says that there is such a thing."""
         self.on_commit: Callable[[Process | None, str, tuple[Any, ...], Any], None] = lambda *_: None
+        self.on_send: Callable[[Process, str], float] = lambda *_: 0.0
+        """Told when a process sends something; says for how many seconds it is held up on its way."""
         self.on_delivery: Callable[[Request], None] = lambda request: None
         """Told when a process takes a reply into its hands."""
         self.steps = 0
@@ -112,8 +114,9 @@ class Network:
         answer: asyncio.Future[Any] = process.create_future()
         timer = process.call_later(TIMEOUT, _fail, answer, f"{name}: no answer")
         request = Request(process, name, args, answer, self.world.now, self._starts)
+        held_up = self.on_send(process, name)
         if not self._lost(process, self.weather.lose_request):
-            self.world.at(self.world.now + self._delay(), lambda: self._arrive(request))
+            self.world.at(self.world.now + self._delay() + held_up, lambda: self._arrive(request))
         try:
             return await answer
         finally:

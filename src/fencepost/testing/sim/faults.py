@@ -92,6 +92,16 @@ class Faults:
             self.simulation.kill(member)
             self._replace()
 
+    def sent(self, member: Member, name: str) -> float:
+        """The longest way there is for what a run has to say: it arrives when its replica has long been declared dead,
+        and the run may have been given to another."""
+        if name != "update_claims" or self.chance.random() >= 3 * self.simulation.mix.worst_moments:
+            return 0.0
+        self.happened["last words held up"] += 1
+        held_up = self.chance.uniform(1.5, 4.0) * self.simulation.ttl
+        self._pause(member, held_up)
+        return held_up
+
     def stop(self) -> None:
         if len(self.simulation.alive()) > 1:
             for member in self._some_alive(1):

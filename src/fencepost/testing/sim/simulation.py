@@ -76,6 +76,7 @@ class Simulation:
         self.network.is_dead = lambda name: self.members[name].process.killed
         self.network.on_commit = self._committed
         self.checker = Checker(Books(self.store, lambda: self.world.now, self.network.moment, TTL, HEARTBEAT))
+        self.network.on_send = self._sent
         self.network.on_delivery = self._delivered
         self.store.on_row = self.checker.row
         self.members: dict[str, Member] = {}
@@ -239,6 +240,10 @@ class Simulation:
         member = self.members.get(who)
         if line and not self.calm and member is not None and name in ("claim_fires", "update_claims"):
             self.faults.committed(member)
+
+    def _sent(self, process: Process, name: str) -> float:
+        member = self.members.get(process.name)
+        return 0.0 if self.calm or member is None else self.faults.sent(member, name)
 
     def _delivered(self, request: Request) -> None:
         self.checker.delivered(request)
