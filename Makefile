@@ -22,9 +22,9 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "PYTHON=python3.12 chooses the interpreter of a new $(VENV) (make clean first)."
 
-demo: $(VENV)/.base ## Watch three replicas lose their leader (SECONDS=30 ends by itself, KEEP=1 keeps the files)
-	@trap : INT; $(VENV)/bin/fencepost demo $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep) || \
-		test $$? -eq 130 # Ctrl-C is the usual end
+demo: $(VENV)/.demo ## A service of three loses its leader in mid-run (SECONDS=60 ends by itself, KEEP=1 keeps the files)
+	@trap : INT; PYTHONPATH=examples/stop_sync $(PY) -m stop_sync.demo \
+		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep) || test $$? -eq 130 # Ctrl-C is the usual end
 
 test: $(VENV)/.dev browser ## Run the tests on all cores
 	$(PY) -m pytest -n $(CORES) -q tests/cluster
@@ -64,19 +64,21 @@ clean: ## Remove the virtual environment, caches and build output
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The same environment serves both: .base has what users get, .dev adds the tools.
+# The same environment serves both: .demo has what the demo needs, .dev adds the tools.
 
-$(VENV)/.base: pyproject.toml $(CONSTRAINTS)
+$(VENV)/.demo: pyproject.toml $(CONSTRAINTS)
 	@$(call make_venv)
-	@echo "Installing Fencepost into $(VENV) ..."
-	@$(call pip_install,.)
+	@echo "Installing Fencepost and what the demo needs into $(VENV) ..."
+	@$(call pip_install,-e '.[http$(,)web]' scipy)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml $(CONSTRAINTS)
 	@$(call make_venv)
 	@echo "Installing Fencepost and its development tools into $(VENV) (a minute the first time) ..."
-	@$(call pip_install,.[dev])
-	@touch $(VENV)/.base $@
+	@$(call pip_install,-e '.[dev]')
+	@touch $(VENV)/.demo $@
+
+, := ,
 
 define make_venv
 $(PY) -m pip --version >/dev/null 2>&1 || { \
@@ -86,6 +88,6 @@ $(PY) -m pip --version >/dev/null 2>&1 || { \
 endef
 
 define pip_install
-$(PY) -m pip install --quiet --disable-pip-version-check -e '$(1)' -c $(CONSTRAINTS) || { \
+$(PY) -m pip install --quiet --disable-pip-version-check $(1) -c $(CONSTRAINTS) || { \
 	echo "The installation failed; see above. 'make clean' starts afresh." >&2; exit 1; }
 endef

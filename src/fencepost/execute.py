@@ -90,9 +90,11 @@ class Run:
         report = Report(self.key, self.token, progress)
         self.replica.call_soon(lambda: self.replica.settler.put_report(report))
 
-    def save(self, checkpoint: Json) -> concurrent.futures.Future[bool]:
+    def save(
+        self, checkpoint: Json, progress: Mapping[str, Json] | None = None
+    ) -> concurrent.futures.Future[bool]:
         saved: concurrent.futures.Future[bool] = concurrent.futures.Future()
-        report = Report(self.key, self.token, saves=True, checkpoint=checkpoint)
+        report = Report(self.key, self.token, progress, saves=True, checkpoint=checkpoint)
 
         def answer(accepted: bool) -> None:
             self.checkpointed = self.checkpointed or accepted

@@ -38,7 +38,9 @@ class Link(Protocol):
 
     def report(self, progress: Mapping[str, Json]) -> None: ...
 
-    def save(self, checkpoint: Json) -> concurrent.futures.Future[bool]: ...
+    def save(
+        self, checkpoint: Json, progress: Mapping[str, Json] | None = None
+    ) -> concurrent.futures.Future[bool]: ...
 
     def keep(self, value: Json) -> None: ...
 
@@ -106,19 +108,26 @@ class Fire:
     ) -> None:
         """Tell how far this run is, and whatever `more` there is to say as JSON: that stays until it is said anew.
         Cheap: only the latest report travels."""
-        if more:
-            self._more = json_value({**self._more, **more}, f"report of {self.key}", REPORT_LIMIT)
-        told = {"done": done, "total": total, "message": str(message)[:MESSAGE_LIMIT]}
-        self._link.report({**told, **self._more})
+        self._link.report(self._progress(done, total, message, more))
 
-    def save(self, checkpoint: Json) -> Saved:
-        """Keep this JSON value (at most 64 KB) with the fire: a later attempt finds it in `fire.checkpoint`.
+    def save(self, checkpoint: Json, **report: Json) -> Saved:
+        """Keep this JSON value (at most 64 KB) with the fire: a later attempt finds it in `fire.checkpoint`. What
+        `report` takes may be given as well: both are written in one step, or neither is.
 
         `await fire.save(…)`, or `fire.save(…).wait()` in a blocking function.
         """
         json_value(checkpoint, f"checkpoint of {self.key}", CHECKPOINT_LIMIT)
+        done, total, message = report.pop("done", None), report.pop("total", None), report.pop("message", "")
+        told = self._progress(done, total, message, report) if report or message else None
         self.checkpoint = checkpoint
-        return Saved(self.key, self._link.save(checkpoint))
+        return Saved(self.key, self._link.save(checkpoint, told))
+
+    def _progress(
+        self, done: float | None, total: float | None, message: str, more: Mapping[str, Json]
+    ) -> dict[str, Json]:
+        if more:
+            self._more = json_value({**self._more, **more}, f"report of {self.key}", REPORT_LIMIT)
+        return {"done": done, "total": total, "message": str(message)[:MESSAGE_LIMIT], **self._more}
 
     def keep(self, value: Json) -> None:
         """If this run succeeds, its job keeps this JSON value (at most 64 KB) for the runs after it. It is written

@@ -192,13 +192,17 @@ class Scheduler:
 
     # --- life -----------------------------------------------------------------------------------------
 
+    def check_gate(self) -> None:
+        """In single-instance mode: raise if another number of workers than one is declared."""
+        if self._gate is not None:
+            self._gate.check()
+
     async def start(self) -> None:
         """Take part. Returns when the jobs are declared, or soon after if the store does not answer: then
         this replica keeps trying, and nothing runs until it succeeds."""
         if self._replica is not None:
             raise UsageError("this scheduler has been started; stop it first")
-        if self._gate is not None:
-            self._gate.check()
+        self.check_gate()
         self.shutdown.install()
         self._host_loop = asyncio.get_running_loop()
         try:

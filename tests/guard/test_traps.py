@@ -350,6 +350,22 @@ def test_on_the_leader_alone(url, ledger):
     assert len({fire.replica for fire in ledger.of("tick")}) == 1
 
 
+@pytest.mark.parametrize("running", [False, True])
+def test_one_instance_does_not_start_where_several_are_declared(running, url, ledger, monkeypatch):
+    monkeypatch.setenv("WEB_CONCURRENCY", "4")
+    scheduler = BackgroundScheduler(timezone="UTC")
+    try:
+        if running:
+            scheduler.start()
+        with pytest.raises(ConfigurationError, match="WEB_CONCURRENCY is '4'"):
+            guard(scheduler, url, single_instance=True, **QUICK).scheduler.start()
+        assert scheduler.running == running
+        assert not ledger.roster().replicas
+    finally:
+        if running:
+            scheduler.shutdown()
+
+
 def test_a_long_job_keeps_its_claim(url, ledger):
     diary = Diary(seconds=2.5)
     with two(url, (diary, {**RARELY, "id": "long"})) as (one, _):

@@ -231,6 +231,21 @@ async def test_a_run_without_download_remembers_what_was_probed_before(scheduled
     assert seen == [True, True, False]
 
 
+async def test_what_is_fetched_every_time_is_not_probed(scheduled, server, tmp_path):
+    server["/map"] = Resource(b"nodes", etag='"1"')
+    pipeline = Pipeline(
+        "stops", sources=[Source("map", f"{server.url}/map", probe=False, retry=QUICK, allow_private=True)]
+    )
+
+    @pipeline.phase("download")
+    def download(run):
+        run.download("map", tmp_path / "map.osm")
+
+    phases = await ran(await scheduled(pipeline, "memory://"))
+    assert list(phases) == ["download"]
+    assert [request.range for request in server.requests] == [None]
+
+
 async def test_what_was_reused_elsewhere_is_done_where_it_is_missing(scheduled, server, tmp_path):
     """The first attempt found its files and left the download out. The second runs where there are none."""
     stops = Stops(server, tmp_path)

@@ -136,6 +136,18 @@ async def test_a_failing_phase_fails_the_run_and_leaves_what_was_kept(scheduled,
     assert (await pipeline_status(scheduler))["last_error"] is None
 
 
+async def test_the_status_tells_what_was_raised_and_not_what_a_driver_adds(scheduled):
+    pipeline = Pipeline("stops")
+
+    @pipeline.phase("import")
+    def import_(run):
+        raise ValueError("row 7 is bad\nCONTEXT:  line 3 of a function")
+
+    scheduler = await scheduled(pipeline, "memory://")
+    assert (await ran(scheduler)).state == "failed"
+    assert (await pipeline_status(scheduler))["last_error"] == "ValueError: row 7 is bad"
+
+
 async def test_a_retry_goes_on_with_the_phase_that_failed(scheduled):
     pipeline, calls = Pipeline("stops"), []
 

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from fencepost.cli.progress import Bars, Lines
 from fencepost.model import FireRecord, State
+from fencepost.pipeline.status import look
 from tests.cluster.harness import Reader
 
 pytestmark = pytest.mark.cluster
@@ -115,9 +116,14 @@ def test_while_a_run_is_active_another_is_refused(folder):
         assert f"Another pipeline run is already active: {key}" in here.stderr
         hold.unlink()
         eventually(lambda: reader.fire(key).state.final)
-        done = fencepost(folder, "trigger", *store, "stops", "--mode", "full", "--wait", "--json")
+        named = ("--mode", "full", "--trigger", "release", "--wait", "--json")
+        done = fencepost(folder, "trigger", *store, "stops", *named)
         assert done.returncode == 0
-        assert json.loads(done.stdout)["args"] == {"mode": "full"}
+        assert json.loads(done.stdout)["args"] == {"mode": "full", "trigger": "release"}
+        assert reader.ask(lambda store: look(store, "stops"))["trigger"] == "release"
+        badly = fencepost(folder, "trigger", "app:scheduler", "stops", "--trigger", "a release")
+        assert badly.returncode == 64
+        assert "trigger" in badly.stderr
 
 
 def test_on_a_terminal_there_is_a_bar_for_each_phase(folder):

@@ -119,6 +119,8 @@ class TestCron:
             trigger.describe()
             == "APScheduler cron day_of_week=mon-fri, hour=2, minute=0, second=0 in Europe/Berlin"
         )
+        always = from_apscheduler(CronTrigger(second="*", timezone="UTC"))
+        assert always.describe() == "APScheduler cron second=* in UTC"
 
     @pytest.mark.parametrize(
         ("trigger", "message"),

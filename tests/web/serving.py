@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,12 +91,14 @@ class ServerProcess:
 
 
 @contextlib.contextmanager
-def server_process(command: Sequence[str], folder: Path, **settings: object) -> Iterator[ServerProcess]:
+def server_process(
+    command: Sequence[str], folder: Path, more_env: Mapping[str, str] | None = None, /, **settings: object
+) -> Iterator[ServerProcess]:
     """A server as people start it; `{port}` in the command is a free one. It and its workers are ended in any case."""
     log = folder / "server.log"
     env = {name: value for name, value in os.environ.items() if not name.startswith("FENCEPOST_")}
     env |= {f"FENCEPOST_{name.upper()}": str(value) for name, value in settings.items()}
-    env |= {"PYTHONPATH": str(ROOT)}
+    env |= {"PYTHONPATH": str(ROOT), **(more_env or {})}
     with a_port() as port, log.open("wb") as output:
         popen = subprocess.Popen(
             [sys.executable, "-m", *(word.format(port=port) for word in command)],

@@ -41,5 +41,10 @@ def read_rows(folder: Path, kind: type[Row]) -> Iterator[Row]:
             yield made(*(tuple(value) if isinstance(value, list) else value for value in json.loads(line)))
 
 
+def count_rows(folder: Path, kind: type[Any]) -> int:
+    with (folder / FILES[kind]).open("rb") as file:
+        return sum(1 for _ in file) - 1  # the first line names the columns
+
+
 def _columns(kind: type[Any]) -> list[str]:
     return [field.name for field in fields(kind)]

@@ -10,7 +10,7 @@ from email.utils import format_datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from stop_sync.data import World, gtfs_zip, osm_xml, register_zip, truth, truth_json
+from stop_sync.data import Truth, World, gtfs_zip, osm_xml, register_zip, truth
 
 MAKERS = {"register": register_zip, "gtfs": gtfs_zip, "osm": osm_xml}
 MOST_VERSIONS = 50
@@ -95,11 +95,11 @@ class Served:
     def body(self, source: str) -> Body:
         return _body(source, self._seed, self._stops, self.switches()[source].version)
 
-    def truth(self) -> bytes:
+    def truth(self) -> Truth:
         """Of the versions that are served now."""
         now = self.switches()
         register, osm = (_world(self._seed, self._stops, now[each].version) for each in ("register", "osm"))
-        return truth_json(truth(register, osm))
+        return truth(register, osm)
 
 
 @lru_cache(maxsize=8)

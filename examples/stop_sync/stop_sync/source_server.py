@@ -19,6 +19,7 @@ from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
+from stop_sync.data import truth_json
 from stop_sync.served import MAKERS, Body, Served, Switches
 
 MOST_CONNECTIONS = 32
@@ -35,16 +36,16 @@ class Asked(NamedTuple):
 
 
 class SourceServer:
-    def __init__(self, seed: int = 1, stops: int = 1500, port: int = 0) -> None:
+    def __init__(self, seed: int = 1, stops: int = 1500, port: int = 0, host: str = "127.0.0.1") -> None:
         self.served = Served(seed, stops)
         self.asked: deque[Asked] = deque(maxlen=1000)
         """The latest requests, the oldest first."""
         self.stopping = threading.Event()
-        self._http = _Bounded(("127.0.0.1", port), type("Handler", (_Handler,), {"server_of": self}))
+        self._http = _Bounded((host, port), type("Handler", (_Handler,), {"server_of": self}))
         self._thread = threading.Thread(
             target=self._http.serve_forever, args=(0.05,), name="source server", daemon=True
         )
-        self.root = f"http://127.0.0.1:{self._http.server_address[1]}"
+        self.root = f"http://{host}:{self._http.server_address[1]}"
 
     def __enter__(self) -> SourceServer:
         self._thread.start()
@@ -102,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif kind == "files" and (source := self._source_of(name)) is not None:
             self._source(source)
         elif kind == "truth.json":
-            self._answer(200, {"Content-Type": "application/json"}, served.truth())
+            self._answer(200, {"Content-Type": "application/json"}, truth_json(served.truth()))
         elif not kind:
             self._tell({source: asdict(each) for source, each in served.switches().items()})
         else:
@@ -199,12 +200,16 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Serve invented sources on loopback.")
+    parser = argparse.ArgumentParser(description="Serve invented sources.")
+    parser.add_argument("--host", default="127.0.0.1", help="loopback, unless said otherwise")
     parser.add_argument("--port", type=int, default=8790)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--stops", type=int, default=1500)
     options = parser.parse_args()
-    with suppress(KeyboardInterrupt), SourceServer(options.seed, options.stops, options.port) as server:
+    with (
+        suppress(KeyboardInterrupt),
+        SourceServer(options.seed, options.stops, options.port, options.host) as server,
+    ):
         for source in MAKERS:
             print(f"{source:<9} {server.url(source)}", flush=True)
         server.stopping.wait()

@@ -30,7 +30,7 @@ _TYPES: dict[Dialect, dict[Any, str]] = {
     "sqlite": {int: "integer", float: "real", str: "text"},
     "postgresql": {int: "bigint", float: "double precision", str: "text"},
 }
-_MARKS: dict[Dialect, str] = {"sqlite": "?", "postgresql": "%s"}
+MARKS: dict[Dialect, str] = {"sqlite": "?", "postgresql": "%s"}
 
 
 def create_table(name: str, dialect: Dialect) -> str:
@@ -61,7 +61,7 @@ def fill(
     """Load the artefacts into tables of the same shape: by table the name of the one to load. `tell` hears how many
     rows are in, and of which table the last ones were. The caller commits."""
     done = 0
-    with_marks = _MARKS[dialect]
+    with_marks = MARKS[dialect]
     for name, table in staging.items():
         columns = [field.name for field in fields(KINDS[name])]
         marks = ", ".join(with_marks for _ in columns)

@@ -46,6 +46,7 @@ from fencepost.apscheduler.roll import Guarded, Roll, Terms
 from fencepost.apscheduler.shelves import Shelf, is_shared
 from fencepost.errors import ConfigurationError, UsageError
 from fencepost.events import Event
+from fencepost.gate import SingleInstance
 from fencepost.model import MISFIRES, Reason, State
 from fencepost.store.base import Store
 
@@ -68,6 +69,7 @@ def guard(
     store: str | Store | None = None,
     *,
     execute_on: str | None = None,
+    single_instance: bool | SingleInstance = False,
     misfire: str | None = None,
     unguarded: Collection[str] = (),
     namespace: str | None = None,
@@ -77,39 +79,34 @@ def guard(
     """Have every fire of this APScheduler 3.x scheduler run once, however many processes run it.
 
     Before or after `scheduler.start()`; jobs may be added before and after. `store` is a URL or a store; without one
-    `FENCEPOST_STORE` decides. `execute_on="leader"` runs all jobs on the leading process alone. `misfire` says what
-    becomes of late fires of all jobs (`"latest"`, `"all"`, `"skip"`); without it each job's own `misfire_grace_time`
-    and `coalesce` do. `unguarded` names jobs that shall run in every process, as they did. `slots` and `settings` are
-    Fencepost's; without `slots` there are as many as the executors have workers.
+    `FENCEPOST_STORE` decides. `execute_on="leader"` runs all jobs on the leading process alone; `single_instance` does
+    too, and refuses to start where several workers are declared (see `gate.py`). `misfire` says what becomes of late
+    fires of all jobs (`"latest"`, `"all"`, `"skip"`); without it each job's own `misfire_grace_time` and `coalesce` do.
+    `unguarded` names jobs that shall run in every process, as they did. `slots` and `settings` are Fencepost's; without
+    `slots` there are as many as the executors have workers.
     """
     _check(scheduler, misfire, unguarded)
     with scheduler._jobstores_lock:  # one that runs already submits nothing meanwhile
-        return Guard(scheduler, store, execute_on, misfire, unguarded, namespace, slots, settings)
+        native = Participant(
+            store,
+            namespace,
+            slots,
+            execute_on=execute_on,
+            single_instance=single_instance,
+            defaults={"slots": _slots(scheduler)},
+            **settings,
+        )
+        return Guard(scheduler, native, misfire, unguarded)
 
 
 class Guard:
     """What `guard` returns: the way to drain in good time, and to Fencepost's own scheduler."""
 
     def __init__(
-        self,
-        scheduler: Any,
-        store: str | Store | None,
-        execute_on: str | None,
-        misfire: str | None,
-        unguarded: Collection[str],
-        namespace: str | None,
-        slots: int | None,
-        settings: dict[str, Any],
+        self, scheduler: Any, native: Participant, misfire: str | None, unguarded: Collection[str]
     ) -> None:
         self.scheduler = scheduler
-        self.native = Participant(
-            store,
-            namespace,
-            slots,
-            execute_on=execute_on,
-            defaults={"slots": _slots(scheduler)},
-            **settings,
-        )
+        self.native = native
         """Fencepost's scheduler: `trigger`, `pause`, `resume`, `cancel`, `sync`, `asgi`."""
         self.native.events.subscribe(self._on_event)
         _ = self.native.store  # a URL that cannot work is said here, not when the first fire is due
@@ -123,6 +120,8 @@ class Guard:
         """The thread that resumes a job at this moment."""
         self._woken = False
         self._check_pending()
+        if scheduler.running:
+            self.native.check_gate()
         self._stock: dict[str, Callable[..., Any]] = {}
         for name, method in self._replacements().items():
             self._stock[name] = getattr(scheduler, name)
@@ -163,6 +162,7 @@ class Guard:
     def _start(self, *args: Any, **options: Any) -> Any:
         if self.scheduler.state != STATE_STOPPED:
             return self._stock["start"](*args, **options)  # says so
+        self.native.check_gate()
         self._take_part()
         try:
             return self._stock["start"](*args, **options)  # of a blocking scheduler: until it is shut down

@@ -101,7 +101,8 @@ class APSchedulerCron(Trigger):
     end: datetime | None = None
 
     def describe(self) -> str:
-        given = (f"{name}={text}" for name, text in zip(CRON_FIELDS, self.fields, strict=True) if text != "*")
+        named = zip(CRON_FIELDS, self.fields, strict=True)
+        given = [f"{name}={text}" for name, text in named if text != "*"] or ["second=*"]
         return f"APScheduler cron {', '.join(given)} in {self.tz}{describe_bounds(self.start, self.end)}"
 
     def to_json(self) -> dict[str, Any]:

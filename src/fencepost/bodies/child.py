@@ -86,7 +86,11 @@ class Replica:
     def report(self, progress: Mapping[str, Json]) -> None:
         self.send(report=dict(progress))
 
-    def save(self, checkpoint: Json) -> concurrent.futures.Future[bool]:
+    def save(
+        self, checkpoint: Json, progress: Mapping[str, Json] | None = None
+    ) -> concurrent.futures.Future[bool]:
+        if progress is not None:
+            self.report(progress)
         saved: concurrent.futures.Future[bool] = concurrent.futures.Future()
         number = len(self._saves) + 1
         while number in self._saves:

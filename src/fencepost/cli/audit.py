@@ -94,7 +94,7 @@ def audit(
     if as_json:
         emit(_shape(report))
     else:
-        _tell(report, source.scheduler.store_name)
+        tell(report, source.scheduler.store_name)
     return 0 if report.clean else 1
 
 
@@ -132,7 +132,7 @@ def _note_forgotten(report: Report) -> None:
 # --- for people -----------------------------------------------------------------------------------------
 
 
-def _tell(report: Report, store: str) -> None:
+def tell(report: Report, store: str) -> None:
     kinds = Counter(event.kind for event in report.events)
     changes = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     more = f" (of the first {len(report.events)})" if report.events_found > len(report.events) else ""

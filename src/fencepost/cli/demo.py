@@ -70,8 +70,9 @@ def _played(show: Cluster, keep: bool, as_json: bool) -> int:
 def _view(replicas: int, seconds: float | None, as_json: bool) -> View:
     from fencepost.demo.lines import Lines
     from fencepost.demo.screen import Screen
+    from fencepost.demo.words import intro
 
     screen = console()
     if as_json or not screen.is_terminal or screen.is_dumb_terminal:
-        return Lines(sys.stderr if as_json else sys.stdout, replicas)
-    return Screen(screen, replicas, seconds)
+        return Lines(sys.stderr if as_json else sys.stdout, intro(replicas))
+    return Screen(screen, intro(replicas), seconds)

@@ -31,6 +31,9 @@ from fencepost.store.base import Store
     "--force", is_flag=True, help="Of a pipeline: as if its sources had changed; as --arg force=true."
 )
 @click.option(
+    "--trigger", "by_what", metavar="NAME", help="Of a pipeline: by what, for its status; as --arg trigger=…."
+)
+@click.option(
     "--if-active",
     type=click.Choice(["queue", "refuse"]),
     help="While another run is active; default: queue, of a pipeline refuse.",
@@ -46,6 +49,7 @@ def trigger(
     text: str | None,
     mode: str | None,
     force: bool,
+    by_what: str | None,
     if_active: str | None,
     name: str | None,
     here: bool,
@@ -63,7 +67,10 @@ def trigger(
         pairs = (*pairs, f"mode={json.dumps(mode)}")
     if force:
         pairs = (*pairs, "force=true")
-    request = Request(arguments(pairs, text), _checked(name), if_active, mode is not None or force)
+    if by_what is not None:
+        pairs = (*pairs, f"trigger={json.dumps(by_what)}")
+    of_pipeline = mode is not None or force or by_what is not None
+    request = Request(arguments(pairs, text), _checked(name), if_active, of_pipeline)
     if here:
         fire = _run_here(source, request, timeout, as_json)
     else:

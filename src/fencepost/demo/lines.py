@@ -15,16 +15,15 @@ from fencepost.model import FireRecord, State
 
 
 class Lines:
-    def __init__(self, file: TextIO, replicas: int) -> None:
+    def __init__(self, file: TextIO, intro: str) -> None:
         self._file = file
-        self._replicas = replicas
+        self._intro = intro
         self._told = 0
-        self._running: set[str] = set()
 
     def __enter__(self) -> Lines:
-        self._line("Fencepost demo")
-        self._line(words.intro(self._replicas))
-        self._line("Times are in UTC; the time of a fire is when it was due.")
+        self.line("Fencepost demo")
+        self.line(self._intro)
+        self.line("Times are in UTC; the time of a fire is when it was due.")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -34,7 +33,7 @@ class Lines:
         new = stage.number_told - self._told
         self._told = stage.number_told
         for moment, text in list(stage.told)[-new:] if new else ():
-            self._line(f"{_time(moment)} *** {text}")
+            self.line(f"{_time(moment)} *** {text}")
         while watch.news:
             self._fire(watch.news.popleft())
 
@@ -48,9 +47,9 @@ class Lines:
             facts.append(f"started {late} late")
         if fire.state in (State.SUCCEEDED, State.FAILED):
             facts.append(f"took {words.took(fire)}")
-        self._line(f"{_time(fire.last_due)}     {fire.job_id:<8} {', '.join(facts)}")
+        self.line(f"{_time(fire.last_due)}     {fire.job_id:<8} {', '.join(facts)}")
 
-    def _line(self, text: str) -> None:
+    def line(self, text: str) -> None:
         click.echo(printable(text), file=self._file)
 
 

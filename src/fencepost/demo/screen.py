@@ -28,9 +28,9 @@ REPLICA_ROWS = len(words.JOBS)
 
 
 class Screen:
-    def __init__(self, console: Console, replicas: int, seconds: float | None) -> None:
+    def __init__(self, console: Console, intro: str, seconds: float | None) -> None:
         self._console = console
-        self._replicas = replicas
+        self._intro = intro
         self._seconds = seconds
         self._live = Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop")
 
@@ -44,27 +44,27 @@ class Screen:
     def draw(self, stage: Stage, watch: Watch) -> None:
         watch.news.clear()
         if watch.picture is not None:
-            self._live.update(self._frame(stage, watch, watch.picture), refresh=True)
+            self._live.update(self.frame(stage, watch, watch.picture), refresh=True)
 
-    def _frame(self, stage: Stage, watch: Watch, picture: Picture) -> RenderableType:
-        intro = Text(words.intro(self._replicas), "dim")
+    def frame(self, stage: Stage, watch: Watch, picture: Picture) -> RenderableType:
+        intro = Text(self._intro, "dim")
         other = OTHER_LINES + len(intro.wrap(self._console, self._console.width))
         return Group(
-            self._heading(stage, picture),
+            self.heading(stage, picture),
             intro,
             Text(),
-            _story(stage),
+            story(stage),
             self._cast(picture, stage),
             Text(),
-            _fires(picture, max(3, min(MOST_FIRES, self._console.height - other))),
+            fires(picture, max(3, min(MOST_FIRES, self._console.height - other))),
             _totals(watch),
         )
 
     def _cast(self, picture: Picture, stage: Stage) -> RenderableType:
-        replicas = _replicas(picture, stage)
-        return _side_by_side(replicas, _jobs()) if self._console.width >= WIDE else replicas
+        beside = replicas(picture, stage)
+        return _side_by_side(beside, _jobs()) if self._console.width >= WIDE else beside
 
-    def _heading(self, stage: Stage, picture: Picture) -> RenderableType:
+    def heading(self, stage: Stage, picture: Picture) -> RenderableType:
         whole = f" of {self._seconds:g}" if self._seconds else ""
         elapsed = min(stage.elapsed, self._seconds or stage.elapsed)
         leader = picture.leader
@@ -77,7 +77,7 @@ class Screen:
         return Rule(title, align="left", style="dim")
 
 
-def _story(stage: Stage) -> RenderableType:
+def story(stage: Stage) -> RenderableType:
     """What is happening now, above what has happened."""
     past = [text for _, text in stage.told]
     if past and past[-1] == stage.title:
@@ -97,8 +97,8 @@ def _side_by_side(left: RenderableType, right: RenderableType) -> RenderableType
     return grid
 
 
-def _replicas(picture: Picture, stage: Stage) -> RenderableType:
-    table = _table("replica", "pid", "state", "last beat", "running")
+def replicas(picture: Picture, stage: Stage) -> RenderableType:
+    table = columns("replica", "pid", "state", "last beat", "running")
     for column in table.columns[:4]:
         column.min_width = len(str(column.header))
     table.columns[2].min_width = len("leads, term 1")
@@ -123,14 +123,14 @@ def _state(seen: Seen, stage: Stage) -> Text:
 
 
 def _jobs() -> RenderableType:
-    table = _table("job", "what it shows")
+    table = columns("job", "what it shows")
     for job_id, what in words.JOBS.items():
         table.add_row(job_id, Text(what, "dim"))
     return table
 
 
-def _fires(picture: Picture, rows: int) -> RenderableType:
-    table = _table("due (UTC)", "job", "what became of it", "replica", "late", "took")
+def fires(picture: Picture, rows: int) -> RenderableType:
+    table = columns("due (UTC)", "job", "what became of it", "replica", "late", "took")
     table.columns[2].ratio = 1
     for column in table.columns[4:]:
         column.justify = "right"
@@ -168,8 +168,8 @@ def _totals(watch: Watch) -> RenderableType:
     return Text(f"{text}    (Ctrl-C ends it)", "dim")
 
 
-def _table(*columns: str) -> Table:
+def columns(*names: str) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), expand=True)
-    for name in columns:
+    for name in names:
         table.add_column(name, no_wrap=True, overflow="ellipsis", header_style="dim underline")
     return table

@@ -61,7 +61,9 @@ def took(fire: FireRecord) -> str:
 def _waiting(fire: FireRecord) -> str:
     if fire.attempts and fire.attempts[-1].outcome == "retry":
         return f"to be retried: {last_line(fire.error)}"
-    return "to be run again: its replica was killed"
+    if fire.attempts and fire.attempts[-1].outcome == "lost":
+        return "to be run again: its replica was killed"
+    return "to be run on by another"
 
 
 def _skipped(fire: FireRecord) -> str:

@@ -91,10 +91,11 @@ class Walk:
         sources = [
             source
             for source in self.pipeline.sources.values()
-            if not source.modes or self.run.mode in source.modes
+            if source.probe and (not source.modes or self.run.mode in source.modes)
         ]
         if sources and self.memory.outcome_of(PROBE) is None:
             self._begin(PROBE, "Looking for changes")
+            self.progress.send()
             found = await self._timed(lambda: self._ask(sources))
             self._end({name: each.to_json() for name, each in found.items()})
         if sources:
@@ -188,8 +189,11 @@ class Walk:
         self.memory.inside = self.memory.saved = None
 
     async def _save(self) -> None:
+        """And tell how far it is, in the same step: a phase of which others see that it has ended is not repeated."""
         if self.pipeline.resumable:
-            await self.fire.save(self.memory.to_json())
+            await self.fire.save(self.memory.to_json(), **self.progress.shown())
+        else:
+            self.progress.send()
 
     # --- after the phases ----------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from fencepost.errors import ConfigurationError
 from fencepost.fire import Fire
 from fencepost.model import Json, checked_id
 from fencepost.pipeline.phases import Walk
+from fencepost.pipeline.progress import MANUAL
 from fencepost.pipeline.rules import Rule, Tables, tables_by_run_type
 from fencepost.pipeline.source import PROBE, Source
 from fencepost.settings import did_you_mean, duration
@@ -61,9 +62,9 @@ class Phase:
 class Pipeline:
     """A task of ordered phases: `@scheduler.job(every(hours=1))(pipeline)` gives it a schedule.
 
-    Its run can be told a `mode` (the first of `modes` unless told otherwise) and `force`. Each phase gets the
-    `PipelineRun`; what it returns is its checkpoint. A run given back or cut off by a crash resumes at the first
-    phase that has not ended, unless the pipeline is not `resumable`.
+    Its run can be told a `mode` (the first of `modes` unless told otherwise), `force`, and by what it was triggered.
+    Each phase gets the `PipelineRun`; what it returns is its checkpoint. A run given back or cut off by a crash
+    resumes at the first phase that has not ended, unless the pipeline is not `resumable`.
     """
 
     def __init__(
@@ -156,13 +157,14 @@ class Pipeline:
         """Of its jobs, where nothing else is said."""
         return {"after_crash": "rerun"} if self.resumable else {}
 
-    def check_args(self, mode: Any = None, force: Any = False) -> str:
+    def check_args(self, mode: Any = None, force: Any = False, trigger: Any = MANUAL) -> str:
         """Of a job or a manual fire; the mode they ask for."""
         if mode is not None and mode not in self.modes:
             known = ", ".join(self.modes)
             raise ConfigurationError(f"pipeline {self.name} has no mode {mode!r}; it has {known}")
         if not isinstance(force, bool):
             raise ConfigurationError(f"pipeline {self.name}: force={force!r} must be true or false")
+        checked_id(trigger, f"pipeline {self.name}: trigger")
         return mode or self.modes[0]
 
     def checked_run_type(self, run_type: object) -> str:
@@ -171,12 +173,14 @@ class Pipeline:
             raise ConfigurationError(f"pipeline {self.name} has no run type {run_type!r}; it has {known}")
         return str(run_type)
 
-    async def __call__(self, fire: Fire, mode: str | None = None, force: bool = False) -> None:
+    async def __call__(
+        self, fire: Fire, mode: str | None = None, force: bool = False, trigger: str = MANUAL
+    ) -> None:
         if not self.phases:
             raise ConfigurationError(
                 f"pipeline {self.name} has no phases; declare one with @{self.name}.phase"
             )
-        await Walk(self, fire, self.check_args(mode, force), force).walk()
+        await Walk(self, fire, self.check_args(mode, force, trigger), force).walk()
 
     def _known(self, names: Sequence[str], known: Sequence[str] | Mapping[str, Any], what: str) -> None:
         if isinstance(names, str):

@@ -23,6 +23,14 @@ LEARNED_FROM = 10
 """Runs whose durations are kept."""
 ENOUGH = 3
 """Runs after which what was learned counts more than what was declared."""
+MANUAL = "manual"
+"""What triggered a run of which nobody has said it."""
+
+
+def triggered_by(scheduled: bool, args: Mapping[str, Json] | None) -> str:
+    """For people: the calendar, or whatever name was given with a fire by hand."""
+    named = (args or {}).get("trigger")
+    return "scheduled" if scheduled else named if isinstance(named, str) else MANUAL
 
 
 @dataclass(frozen=True)
@@ -75,13 +83,12 @@ class Progress:
     _is_new: bool = False
 
     def enter(self, phase: str, message: str, blocking: bool = False, eta: Eta | None = None) -> None:
-        """A phase begins: this is told at once."""
+        """A phase begins. It is told with the checkpoint that says what is behind it."""
         now = self.fire.now()
         self._phase, self._message, self._blocking, self._eta = phase, message, blocking, eta
         self._entered_at = now
         self._maintenance_since = (self._maintenance_since or now) if blocking else None
         self._told = (None, None, "")
-        self.send()
 
     def tell(self, done: float | None, total: float | None, message: str) -> None:
         self._told = (_number(done, "done"), _number(total, "total"), message)
@@ -89,12 +96,16 @@ class Progress:
 
     def send(self) -> None:
         self._is_new = False
+        self.fire.report(**self.shown())
+
+    def shown(self) -> dict[str, Any]:
+        """What `report` takes."""
         done, total, message = self._told
-        self.fire.report(
-            done=done,
-            total=total,
-            message=message or self._message,
-            pipeline={
+        return {
+            "done": done,
+            "total": total,
+            "message": message or self._message,
+            "pipeline": {
                 "phase": self._phase,
                 "blocking": self._blocking,
                 "mode": self.mode,
@@ -107,7 +118,7 @@ class Progress:
                 "updated_at": iso(self.fire.now()),
                 "phases": [asdict(passed) for passed in self.passed],
             },
-        )
+        }
 
     async def send_at_intervals(self) -> None:
         while True:

@@ -13,7 +13,7 @@ from fencepost.errors import ConfigurationError, UsageError
 from fencepost.fire import Fire, Saved
 from fencepost.model import Json, json_value
 from fencepost.pipeline.memory import MOST_WARNINGS, WARNING_LIMIT, Memory, Passed
-from fencepost.pipeline.progress import BEFORE_THE_FIRST, Progress
+from fencepost.pipeline.progress import BEFORE_THE_FIRST, Progress, triggered_by
 from fencepost.pipeline.publish import published
 from fencepost.pipeline.source import Freshness, Source
 from fencepost.settings import did_you_mean
@@ -30,7 +30,7 @@ class PipelineRun:
         self.fire = fire
         self.mode = mode
         self.force = force
-        self.trigger = "scheduled" if fire.scheduled else "manual"
+        self.trigger = triggered_by(fire.scheduled, fire.args)
         self.kept: Mapping[str, Json] = {}
         """What phases of the last successful run asked to keep."""
         self.sources: Mapping[str, Freshness] = {}

@@ -51,6 +51,7 @@ class Source:
     """Something to be fetched by HTTP.
 
     `artefacts`: files made of it, which must be there for it to count as unchanged. `modes`: it is probed in these.
+    `probe=False`: it is never probed, since it is fetched every time.
     `by`: what is compared, the first that both sides have decides: `etag`, `last_modified`, and if you ask for them
     `file_name` and `url`. Redirects lead to the URL's own host and to `allow_hosts`; addresses of internal
     networks are refused unless `allow_private`. `timeout` is for each answer and each piece of it, not for the whole.
@@ -64,6 +65,7 @@ class Source:
         *,
         artefacts: Sequence[str | os.PathLike[str]] = (),
         modes: Sequence[str] = (),
+        probe: bool = True,
         by: Sequence[str] = ("etag", "last_modified"),
         allow_hosts: Sequence[str] = (),
         allow_private: bool = False,
@@ -75,6 +77,7 @@ class Source:
         self.url = url
         self.artefacts = tuple(map(Path, artefacts))
         self.modes = tuple(modes)
+        self.probe = probe
         self.by = tuple(by)
         self.allow_private = allow_private
         self.timeout = duration(timeout).total_seconds()

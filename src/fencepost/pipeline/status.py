@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.errors import UsageError
 from fencepost.model import FireRecord, JobRecord, Json, Reason, State
 from fencepost.pipeline.memory import FORMAT
-from fencepost.pipeline.progress import BEFORE_THE_FIRST
+from fencepost.pipeline.progress import BEFORE_THE_FIRST, triggered_by
 from fencepost.settings import did_you_mean
 from fencepost.store.base import FireQuery, Roster, Store
 from fencepost.triggers import from_iso, iso
@@ -165,7 +165,7 @@ def _of(fire: FireRecord) -> dict[str, Json]:
     first = fire.attempts[0].started_at if fire.attempts else fire.started_at
     return {
         "run_id": fire.key,
-        "trigger": "scheduled" if fire.scheduled else "manual",
+        "trigger": triggered_by(fire.scheduled, fire.args),
         "started_at": _time(first),
         "updated_at": _time(fire.finished_at or fire.started_at),
         "finished_at": _time(fire.finished_at),
@@ -232,8 +232,7 @@ def _ended(fire: FireRecord) -> dict[str, Json]:
     message = (
         f"{fire.state.value.capitalize()} in {shown['phase']}" if shown else fire.state.value.capitalize()
     )
-    lines = [line.strip() for line in (fire.error or "").splitlines() if line.strip()]
-    error = lines[-1] if lines else f"{fire.state}: {fire.why}"
+    error = _told(shown) or _last_line(fire.error) or f"{fire.state}: {fire.why}"
     return {
         **_of(fire),
         "status": "failed",
@@ -241,6 +240,18 @@ def _ended(fire: FireRecord) -> dict[str, Json]:
         "message": message,
         "last_error": error[:ERROR_LIMIT],
     }
+
+
+def _told(shown: Mapping[str, Json] | None) -> str | None:
+    """What the phase that failed has raised, without what drivers add in further lines."""
+    last = shown["phases"][-1] if shown and shown["phases"] else {}
+    lines = (last.get("error") or "").splitlines() if last.get("outcome") == "failed" else []
+    return lines[0] if lines else None
+
+
+def _last_line(text: str | None) -> str | None:
+    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
+    return lines[-1] if lines else None
 
 
 def _time(moment: datetime | None) -> str | None:

@@ -96,7 +96,11 @@ class Recorder:
     def report(self, progress: Mapping[str, Json]) -> None:
         self.reports.append(progress)
 
-    def save(self, checkpoint: Json) -> concurrent.futures.Future[bool]:
+    def save(
+        self, checkpoint: Json, progress: Mapping[str, Json] | None = None
+    ) -> concurrent.futures.Future[bool]:
+        if progress is not None:
+            self.report(progress)
         if self.current:
             self.saved.append(checkpoint)
         answered: concurrent.futures.Future[bool] = concurrent.futures.Future()

@@ -14,6 +14,10 @@ SPACE = 0x66706F73
 """`fpos`: the half of our advisory locks' keys that sets them apart from those of the application. The other half is
 made from the namespace. Two that agree in both would wait for each other now and then, and nothing worse."""
 
+ACTIONS = SPACE + 1
+"""The same half for the locks of single actions. The other half is a hash of namespace and job: two that agree come
+again now and then, and nothing worse."""
+
 IDLE_TIMEOUT_MS = 3000
 """How long a careful step may say nothing while everybody waits for it."""
 LOCK_TIMEOUT_MS = 4000
@@ -32,6 +36,7 @@ class Names:
             "{schema}": f'"{self.schema}"',
             "{channel}": self.channel,
             "{lock}": f"{SPACE}, {zlib.crc32(self.schema.encode()) - 2**31}",
+            "{actions}": str(ACTIONS),
             "{observed}": str(OBSERVED),
             "{lock_timeout}": str(LOCK_TIMEOUT_MS),
             "{idle_timeout}": str(IDLE_TIMEOUT_MS),

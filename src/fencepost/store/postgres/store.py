@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import secrets
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -56,6 +57,14 @@ TIDY_AFTER = 2000
 """Fires settled here."""
 LOOK_EVERY = 1.0
 """Seconds between two looks for hints where none can be heard."""
+COME_AGAIN = (0.005, 0.035)
+"""Seconds after which an action is tried again that somebody else was at."""
+TRIES = 250
+"""Some 5 seconds: whoever is stopped in the middle of one is thrown out before."""
+
+
+class _Taken(Exception):
+    """Somebody else is at this action."""
 
 
 class PostgresStore(ThreadedMirror):
@@ -196,12 +205,11 @@ class PostgresStore(ThreadedMirror):
         return Updated(tuple(accepted), rest.due, rest.steps)
 
     async def add_fire(self, fire: NewFire) -> Added:
-        return await self._step(self._with_jobs, [fire.job_id], PostgresRows.add_fire, fire)
+        return await self._act(fire.job_id, PostgresRows.add_fire, fire)
 
     async def cancel_fire(self, key: str, by: str = "") -> FireRecord | None:
         place = place_of(key)
-        jobs = [place.job_id] if place else []
-        return await self._step(self._with_jobs, jobs, PostgresRows.cancel_fire, key, by)
+        return await self._act(place.job_id, PostgresRows.cancel_fire, key, by) if place else None
 
     async def prune(self, keep_seconds: float) -> int:
         return await self._step(self._prune, keep_seconds)
@@ -221,7 +229,7 @@ class PostgresStore(ThreadedMirror):
 
     def _carefully(self, db: Connection, step: Callable[..., T], *args: Any) -> T:
         """Alone on the server: nobody else changes anything between its statements."""
-        with self._transaction(db) as (rows, at):
+        with self._transaction(db, "alone()") as (rows, at):
             reply: T = getattr(rows, step.__name__)(at, *args)
             rows.write()
         return reply
@@ -229,17 +237,35 @@ class PostgresStore(ThreadedMirror):
     def _with_jobs(self, db: Connection, jobs: Sequence[str], step: Callable[..., T], *args: Any) -> T:
         """Beside others: nobody else changes anything of these jobs between its statements. It may change nothing else
         but what belongs to the replica that asks."""
-        with self._transaction(db, jobs) as (rows, at):
+        with self._transaction(db, "carefully(%s)", Texts(jobs)) as (rows, at):
             reply: T = getattr(rows, step.__name__)(at, *args)
             rows.write()
         return reply
+
+    async def _act(self, job: str, step: Callable[..., T], *args: Any) -> T:
+        """The same for one job. While another is at it this process goes on with its other steps."""
+        for _ in range(TRIES):
+            found: tuple[T] | None = await self._step(self._try_to_act, job, step, *args)
+            if found is not None:
+                return found[0]
+            await asyncio.sleep(random.uniform(*COME_AGAIN))
+        raise StoreUnavailable(f"{self.name}: somebody else has been at {job} for long; try again")
+
+    def _try_to_act(self, db: Connection, job: str, step: Callable[..., T], *args: Any) -> tuple[T] | None:
+        try:
+            with self._transaction(db, "act(%s)", job) as (rows, at):
+                reply: T = getattr(rows, step.__name__)(at, *args)
+                rows.write()
+        except _Taken:
+            return None
+        return (reply,)
 
     async def due_jobs(self, horizon: float, limit: int) -> DueJobs:
         return await self._step(self._due_jobs, horizon, limit)
 
     def _due_jobs(self, db: Connection, horizon: float, limit: int) -> DueJobs:
         """Not beside a careful step: a pause that is being written would be missing in plans up to now."""
-        with self._transaction(db, jobs=()) as (rows, at):
+        with self._transaction(db, "carefully(%s)", Texts(())) as (rows, at):
             return rows.due_jobs(at, horizon, limit)
 
     async def _read(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -251,16 +277,13 @@ class PostgresStore(ThreadedMirror):
         return reply
 
     @contextmanager
-    def _transaction(
-        self, db: Connection, jobs: Sequence[str] | None = None
-    ) -> Iterator[tuple[PostgresRows, Moment]]:
-        """Holding these jobs; None: alone."""
+    def _transaction(self, db: Connection, how: str, *args: Any) -> Iterator[tuple[PostgresRows, Moment]]:
+        """`how`: the function by which it begins."""
         try:
             db.execute("begin isolation level read committed")
-            if jobs is None:
-                (wall,) = db.one("select {schema}.alone()")
-            else:
-                (wall,) = db.one("select {schema}.carefully(%s)", Texts(jobs))
+            (wall,) = db.one(f"select {{schema}}.{how}", *args)
+            if wall is None:
+                raise _Taken
             at = moment_of(self._clock) if self._clock else Moment(moment(wall), wall / 1e6)
             yield PostgresRows(db, self._targets), at
             db.execute("commit")

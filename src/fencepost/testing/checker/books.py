@@ -78,6 +78,8 @@ class Books:
     forgotten_eras: set[tuple[int, str]] = field(default_factory=set)
     """Incarnations, and in which start of the server each was, of which the store has lost all trace. A later one may
     have the same number."""
+    unknowable: set[int] = field(default_factory=set)
+    """The numbers of those whose every witness was dead when the loss was noticed."""
     paused: dict[str, float] = field(default_factory=dict)
     """By process: when its last pause ended."""
     targets: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -92,6 +94,8 @@ class Books:
         """Whether a later claim may have the token of this one, or a lower one: the incarnation it was made in is
         forgotten, and so was everybody who could have told of it before somebody claimed in the next one."""
         incarnation = attempt[1] >> 40
+        if incarnation in self.unknowable:
+            return True
         return attempt in self.forgiven and any(number == incarnation for number, _ in self.forgotten_eras)
 
     def latest_now(self) -> datetime:

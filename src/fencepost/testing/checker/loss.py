@@ -58,9 +58,16 @@ class Loss(Judge):
         if era.standing == "lost" and era.incarnation != self._noticed:
             self._noticed, self._noticed_at = era.incarnation, self.books.now()
             self.books.forgiven |= {each for each in self._new() if self._may_be_repeated(each[0])}
+            self.books.unknowable |= {
+                number for number, server in self.books.forgotten_eras if self._is_unknowable(number, server)
+            }
             self._conclude()
             if not self._in_doubt and not self._has_seen_what_is_forgotten(step):
                 self.books.violation("D2", f"{step.replica} reports a loss, but nothing was lost")
+
+    def _is_unknowable(self, number: int, server: str) -> bool:
+        knew = {replica for replica, *era in self._learned if era == [number, server]}
+        return knew <= self.books.dead
 
     def _has_seen_what_is_forgotten(self, step: Step) -> bool:
         """An incarnation of which the store has no trace. Its tokens may be given out a second time in the present one

@@ -63,7 +63,9 @@ class Presence(Judge):
             self._taken_away |= {
                 attempt
                 for attempt, body in self.books.bodies.items()
-                if body.process == request.process.name and request.sent > body.started and attempt not in held
+                if body.process == request.process.name
+                and request.sent > body.started
+                and attempt not in held
             }
 
     def restored(self, snapshot: dict[str, Any]) -> None:

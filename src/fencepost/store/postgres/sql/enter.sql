@@ -47,6 +47,16 @@ begin
     return {schema}.wall();
 end $$;
 
+-- One action that is looked at and then acted on: a trigger, a cancel. Whoever finds another at it gets null and comes
+-- again: a client that is stopped in the middle of it holds up nobody's connection.
+create function {schema}.act(p_job text) returns bigint language plpgsql as $$
+begin
+    if pg_try_advisory_xact_lock({actions}, hashtext('{schema}.' || p_job)) then
+        return {schema}.carefully(array[p_job]);
+    end if;
+    return null;
+end $$;
+
 create function {schema}.alone() returns bigint language plpgsql as $$
 begin
     perform {schema}.enter();

