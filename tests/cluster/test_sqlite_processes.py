@@ -144,6 +144,8 @@ def test_a_stopped_leader_is_replaced_and_steps_down_when_it_goes_on(cluster_of)
     cluster.start(3)
     cluster.planned_ahead(2 * ttl)
     leader = cluster.leader()
+    # Whoever has run something knows the plan. A leader stopped right after its very first one may not have said it.
+    cluster.wait_for(lambda: any(mark.pid != leader.pid for mark in cluster.marks()), 5, "others run")
     term = cluster.roster().leader.term
     stopped = time.monotonic()
     cluster.stop(leader)
