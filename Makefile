@@ -26,6 +26,8 @@ demo: $(VENV)/.demo ## A service of three loses its leader in mid-run (SECONDS=6
 	@trap : INT; PYTHONPATH=examples/stop_sync $(PY) -m stop_sync.demo \
 		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep) || test $$? -eq 130 # Ctrl-C is the usual end
 
+# The tests start hundreds of Python processes. None of them should compile what the one before it has compiled.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev browser ## Run the tests on all cores
 	$(PY) -m pytest -n $(CORES) -q tests/cluster
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal -q -m "not mutants" --ignore tests/cluster

@@ -51,6 +51,8 @@ SLOW = {
     "leaving_in_doubt_gives_back",
     "orphans_stay_planned",
     "queueing_is_no_decision",
+    "restarts_with_one_number_look_alike",
+    "unknown_tasks_are_claimed",
     "lost_fires_run_again",
     "lost_runs_go_on",
     "pause_ahead_cannot_be_ended",

@@ -49,7 +49,7 @@ class Demo(Show[Account]):
             "STOP_SYNC_OSM_URL": f"{self.sources}/osm.xml",
             "STOP_SYNC_PACE": str(self.pace),
             "PIPELINE_SCHEDULE_INTERVAL_HOURS": str(INTERVAL_SECONDS / 3600),
-            "PIPELINE_IMPORT_ETA_SECONDS": "2",
+            "PIPELINE_IMPORT_ETA_SECONDS": "4",
             "PIPELINE_LOCK_TTL_SECONDS": "20",
             "FENCEPOST_EXECUTE_ON": "leader",
             "FENCEPOST_DRAIN_TIMEOUT": "0.2",
