@@ -15,7 +15,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test browser check sim mutants soak bench format clean
+.PHONY: help demo test browser check sim mutants compare soak bench format clean
 
 help: ## List the targets
 	@echo "Fencepost. Targets:"
@@ -28,6 +28,7 @@ demo: $(VENV)/.demo ## A service of three loses its leader in mid-run (SECONDS=6
 
 # The tests start hundreds of Python processes. None of them should compile what the one before it has compiled.
 test: export PYTHONDONTWRITEBYTECODE :=
+test: export PYTEST_DISABLE_PLUGIN_AUTOLOAD := 1
 test: $(VENV)/.dev browser ## Run the tests on all cores
 	$(PY) -m pytest -n $(CORES) -q tests/cluster
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal -q -m "not mutants" --ignore tests/cluster
@@ -51,6 +52,9 @@ sim: $(VENV)/.dev ## Simulate faults: SEEDS=500 histories, or SEED=17 for one wi
 mutants: $(VENV)/.dev ## Break the protocol on purpose; each break must be noticed (ARGS=--markdown for the docs)
 	$(PY) -m fencepost.testing.mutants --jobs $(CORES) $(ARGS)
 	$(PY) -m pytest -n $(CORES) -q -m mutants tests/store
+
+compare: $(VENV)/.dev ## Random operations on every store, each reply compared with the model: SEEDS=500
+	FENCEPOST_COMPARISON_SEEDS=$(SEEDS) $(PY) -m pytest -n $(WORKERS) --dist worksteal -q -k agrees_with_the_model tests/store
 
 soak: $(VENV)/.dev ## Real processes under load and faults: STORE=sqlite|file|valkey|postgres|all SECONDS=60
 	$(PY) -m soak.run --store $(or $(STORE),all) --seconds $(or $(SECONDS),60)

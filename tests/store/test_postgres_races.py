@@ -119,7 +119,8 @@ class Crowd:
         tokens = self.tokens[fire.job_id]
         # Of runs beside each other, the answer to the later claim may be heard first.
         in_order = self.at_once[fire.job_id] > 1 or fire.token > max(tokens, default=0)
-        assert in_order and fire.token not in tokens, f"{fire.key} has an old token"
+        assert in_order, f"{fire.key} has an old token"
+        assert fire.token not in tokens, f"{fire.key} has the token of another"
         tokens.append(fire.token)
 
     def _end(self, claim: Claim) -> Update:

@@ -190,7 +190,9 @@ def test_sigterm_under_load_fails_nothing(command: list[str], code: int, tmp_pat
         ("", "/scheduler/status") if command is SERVE else ("/fencepost", "/work?seconds={seconds}")
     )
     settings = {**QUICK, "ready_delay": DELAY, "drain_timeout": 3, "store": f"sqlite:///{tmp_path}/jobs.db"}
-    settings["run_ttl"] = 10  # nobody dies here: a process that gets no turn for 2 seconds must not be taken for dead
+    settings["run_ttl"] = (
+        10  # nobody dies here: a process that gets no turn for 2 seconds must not be taken for dead
+    )
     with (
         ThreadPoolExecutor(12) as pool,
         server_process(command, tmp_path, **settings, test_log=tmp_path / "runs") as process,

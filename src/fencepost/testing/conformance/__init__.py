@@ -14,6 +14,8 @@ moves it in whatever way its store allows. Tests leave room for a clock that als
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from fencepost.testing.conformance.claims import ClaimRules, MisfireRules, OverlapRules, PauseRules, RowRules
@@ -30,6 +32,9 @@ from fencepost.testing.conformance.loss import DataLossRules
 from fencepost.testing.conformance.mended import MendedRules
 from fencepost.testing.conformance.presence import LeadershipRules, PresenceRules, SweepRules
 from fencepost.testing.conformance.simulated import SimulatedRules
+
+SEEDS = int(os.environ.get("FENCEPOST_COMPARISON_SEEDS", "6"))
+"""Of random operations compared with the model. `make compare` takes many."""
 
 __all__ = ["NOON", "HandClock", "Harness", "StoreConformance", "job_of", "steps"]
 
@@ -63,7 +68,7 @@ class StoreConformance(
     async def harness(self) -> Harness:
         raise NotImplementedError("give the store under test: a fixture that yields a Harness")
 
-    @pytest.mark.parametrize("seed", range(20))
+    @pytest.mark.parametrize("seed", range(SEEDS))
     async def test_it_agrees_with_the_model_over_random_operations(self, harness: Harness, seed: int) -> None:
         from fencepost.testing.comparison import compare
 
