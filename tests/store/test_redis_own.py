@@ -40,6 +40,7 @@ from fencepost.testing.conformance import HandClock, Harness, StoreConformance, 
 from fencepost.triggers import every
 from tests.cluster.harness import Cluster, Mark
 from tests.servers import Proxy, RedisServer, clock, cut_after, cut_before, half_open, valkey
+from tests.servers.ports import Port
 
 P = "fencepost:default"
 ALONE_IN_A_PAUSE = StoreConformance.test_what_falls_due_alone_in_a_pause_with_an_end_is_skipped
@@ -579,8 +580,11 @@ class TestServers:
             await RedisStore(server.url).open()
 
     async def test_a_cluster_is_refused(self) -> None:
-        with valkey(cluster_enabled=True) as server, pytest.raises(ConfigurationError, match="cluster"):
+        bus = Port()  # by default ten thousand above its own, where outgoing connections are
+        cluster: Any = {"cluster_enabled": True, "cluster_port": bus.number}
+        with valkey(**cluster) as server, pytest.raises(ConfigurationError, match="cluster"):
             await RedisStore(server.url).open()
+        bus.release()
 
     async def test_eviction_is_refused(self) -> None:
         evicting: Any = {"maxmemory": "100mb", "maxmemory_policy": "allkeys-lru"}

@@ -220,6 +220,8 @@ def test_sigterm_under_load_fails_nothing(command: list[str], code: int, tmp_pat
     assert took < LIMIT, f"{took:.1f} s"
     fires = ledger(settings["store"])
     assert {fires[key] for key in running} == {State.SUCCEEDED}, "a run was not drained"
-    assert set(fires.values()) == {State.SUCCEEDED}
+    # What was claimed as the signal came is given back before it begins. Nobody is left to take it.
+    taken = {key: state for key, state in fires.items() if state is not State.WAITING}
+    assert set(taken.values()) == {State.SUCCEEDED}
     ran = [line.split()[1] for line in (tmp_path / "runs").read_text().splitlines()]
-    assert sorted(ran) == sorted(fires), "each fire runs once, whichever worker has it"
+    assert sorted(ran) == sorted(taken), "each fire runs once, whichever worker has it"

@@ -13,14 +13,14 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Annotated
 
 import psycopg
 from fastapi import FastAPI, HTTPException, Path, Request, Response
 
-from fencepost import Fire, Scheduler, every
+from fencepost import EffectCommitted, Fire, Scheduler, every
 from rolling_deploy.actions import Claim, run_if_due
 from rolling_deploy.database import URL, Pool, open_pool
 
@@ -80,8 +80,13 @@ async def export(fire: Fire) -> None:
     begin = fire.checkpoint if isinstance(fire.checkpoint, int) else 0
     for step in range(begin, EXPORT_STEPS):
         await asyncio.sleep(STEP_SECONDS)
-        async with the_pool().connection() as connection, fire.fenced(connection, name=f"step-{step}"):
-            await connection.execute("insert into steps values (%s, %s, %s)", (fire.key, step, os.getpid()))
+        with suppress(
+            EffectCommitted
+        ):  # an earlier attempt was cut off before it could note that it was done
+            async with the_pool().connection() as connection, fire.fenced(connection, name=f"step-{step}"):
+                await connection.execute(
+                    "insert into steps values (%s, %s, %s)", (fire.key, step, os.getpid())
+                )
         await fire.save(step + 1)
 
 
