@@ -13,6 +13,10 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
 	&& echo $$python && break; done)
 
+# Hundreds of Python processes are started here. None should compile what the one before it has compiled; nor should
+# pip compile what nobody imports.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test browser check sim mutants compare soak bench format clean
@@ -26,8 +30,6 @@ demo: $(VENV)/.demo ## A service of three loses its leader in mid-run (SECONDS=6
 	@trap : INT; PYTHONPATH=examples/stop_sync $(PY) -m stop_sync.demo \
 		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep) || test $$? -eq 130 # Ctrl-C is the usual end
 
-# The tests start hundreds of Python processes. None of them should compile what the one before it has compiled.
-test: export PYTHONDONTWRITEBYTECODE :=
 test: export PYTEST_DISABLE_PLUGIN_AUTOLOAD := 1
 test: $(VENV)/.dev browser ## Run the tests on all cores
 	$(PY) -m pytest -n $(CORES) -q tests/cluster
@@ -94,6 +96,6 @@ $(PY) -m pip --version >/dev/null 2>&1 || { \
 endef
 
 define pip_install
-$(PY) -m pip install --quiet --disable-pip-version-check $(1) -c $(CONSTRAINTS) || { \
+$(PY) -m pip install --quiet --disable-pip-version-check --no-compile $(1) -c $(CONSTRAINTS) || { \
 	echo "The installation failed; see above. 'make clean' starts afresh." >&2; exit 1; }
 endef

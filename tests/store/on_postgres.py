@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
+from typing import Any
 
 import psycopg
 
@@ -16,12 +18,17 @@ TABLES = (
 EMPTY = "; ".join(f"delete from fencepost.{table}" for table in TABLES.split())
 
 
+@cache
+def _admin(url: str) -> psycopg.Connection[Any]:
+    """Kept for all tests: hundreds empty the same few databases."""
+    return psycopg.connect(url, autocommit=True)
+
+
 @asynccontextmanager
 async def a_harness(url: str, plainly: bool = True) -> AsyncIterator[Harness]:
     clock = HandClock()
     store = PostgresStore(url, clock=clock, plainly=plainly)
     await store.open()
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"{EMPTY}; insert into fencepost.lease default values".encode())
+    _admin(url).execute(f"{EMPTY}; insert into fencepost.lease default values".encode())
     yield Harness.with_clock(store, clock)
     await store.close()
