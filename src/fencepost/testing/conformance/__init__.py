@@ -33,7 +33,7 @@ from fencepost.testing.conformance.mended import MendedRules
 from fencepost.testing.conformance.presence import LeadershipRules, PresenceRules, SweepRules
 from fencepost.testing.conformance.simulated import SimulatedRules
 
-SEEDS = int(os.environ.get("FENCEPOST_COMPARISON_SEEDS", "4"))
+SEEDS = int(os.environ.get("FENCEPOST_COMPARISON_SEEDS", "20"))
 """Of random operations compared with the model. `make compare` takes many."""
 
 __all__ = ["NOON", "HandClock", "Harness", "StoreConformance", "job_of", "steps"]
