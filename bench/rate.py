@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.places import Place
+from bench.pulse import Pulse
 
 from fencepost.model import fire_key
 from tests.cluster.harness import Cluster, Process, quantile
@@ -41,6 +42,9 @@ class Rate:
     """Used by all replicas and the server together."""
     others_cores: float
     """Used meanwhile by everything else on the machine: the noise in this row."""
+    pulse_p99_ms: float
+    """How late a process was meanwhile that only woke up and wrote 200 bytes to the disk: more of the noise."""
+    pulse_worst_ms: float
     note: str = ""
 
     @property
@@ -67,7 +71,8 @@ def measure(place: Place, rate: int, seconds: float, replicas: int) -> Rate:
         if gone:
             return _nothing(rate, seconds, replicas, f"a replica ended: {gone[0].told()[-300:]}")
         used = Used.so_far(processes, place)
-        cluster.sleep_until(since + seconds)
+        with Pulse(place.folder) as pulse:
+            cluster.sleep_until(since + seconds)
         used = Used.so_far(processes, place) - used
         time.sleep(1.0)
         note = f"{unready} {ended(processes)}".strip()
@@ -93,6 +98,8 @@ def measure(place: Place, rate: int, seconds: float, replicas: int) -> Rate:
         server_us_per_fire=used.server / max(1, len(late)) * 1e6,
         cores=(used.replicas + used.server) / used.wall,
         others_cores=max(0.0, used.everything - used.replicas - used.server) / used.wall,
+        pulse_p99_ms=quantile(pulse.late, 0.99) * 1000,
+        pulse_worst_ms=quantile(pulse.late, 1.0) * 1000,
         note=note,
     )
 
@@ -171,5 +178,5 @@ def machine_seconds() -> float:
 
 
 def _nothing(rate: int, seconds: float, replicas: int, note: str) -> Rate:
-    nan = float("nan")
-    return Rate(rate, seconds, replicas, round(rate * seconds), 0, 0, nan, nan, nan, nan, nan, nan, nan, note)
+    unknown = [float("nan")] * 9
+    return Rate(rate, seconds, replicas, round(rate * seconds), 0, 0, *unknown, note)

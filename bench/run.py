@@ -169,7 +169,8 @@ def told(rate: Rate) -> str:
     return (
         f"{rate.rate} fires/s for {rate.seconds:.0f} s: {rate.p50_ms:.1f} / {rate.p99_ms:.1f} ms late, "
         f"{rate.cpu_us_per_fire:.0f} + {rate.server_us_per_fire:.0f} µs CPU per fire, "
-        f"{rate.others_cores:.1f} cores taken by others, {outcome} {rate.note}"
+        f"{rate.others_cores:.1f} cores taken by others, the pulse {rate.pulse_p99_ms:.1f} ms late at p99, "
+        f"{rate.pulse_worst_ms:.0f} at worst, {outcome} {rate.note}"
     )
 
 
@@ -191,6 +192,8 @@ def show(results: dict[str, Any]) -> None:
         "server's",
         "cores",
         "others' cores",
+        "pulse p99 ms",
+        "worst ms",
         "fires per raw step",
         "",
     )
@@ -249,6 +252,8 @@ def rate_cells(rate: Rate, limit: float) -> list[str]:
         f"{rate.server_us_per_fire:.0f}" if rate.server_us_per_fire else "",
         f"{rate.cores:.2f}",
         f"{rate.others_cores:.2f}",
+        f"{rate.pulse_p99_ms:.1f}",
+        f"{rate.pulse_worst_ms:.0f}",
         f"{rate.started / rate.seconds / limit:.2f}",
         "holds" if rate.holds else "fails",
     ]

@@ -53,6 +53,15 @@ class EffectCommitted(FencepostError):
     """An earlier attempt has committed this effect of the fire. Unhandled it ends the run as succeeded."""
 
 
+class PartCommitted(EffectCommitted):
+    """The same for one of several effects of the fire, one with a name. Unhandled it fails the run: nobody knows
+    whether the others have happened, too."""
+
+    def __init__(self, told: str, name: str) -> None:
+        super().__init__(told)
+        self.name = name
+
+
 class RunCancelled(FencepostError):
     """Somebody cancelled this run."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from fencepost.bodies.command import CommandFailed
 from fencepost.bodies.process import Body, BodyDied
-from fencepost.errors import EffectCommitted, RaisedElsewhere
+from fencepost.errors import EffectCommitted, PartCommitted, RaisedElsewhere
 from fencepost.fenced import Scope
 from fencepost.fire import Fire
 from fencepost.masking import own_mask
@@ -192,7 +192,7 @@ def outcome(run: Run, error: BaseException | None, chance: random.Random) -> Upd
         return None
     if isinstance(error, NotStarted):
         return GiveBack(run.key, run.token)
-    if error is not None and EFFECT_COMMITTED in exception_names(error):
+    if error is not None and _has_happened(error):
         return _end(run, State.SUCCEEDED, Reason.EFFECT_COMMITTED, keep=run.to_keep)
     if error is not None and (run.cause is None or not isinstance(error, asyncio.CancelledError)):
         return _failure(run, Reason.RAISED, error, chance)
@@ -215,8 +215,11 @@ def last_words(run: Run, update: Update) -> Report | None:
     return None if said is None else Report(run.key, run.token, output=said)
 
 
-EFFECT_COMMITTED = f"{EffectCommitted.__module__}.{EffectCommitted.__qualname__}"
-"""By its name: it may have been raised in a process of its own."""
+def _has_happened(error: BaseException) -> bool:
+    """What the fire is for, as far as the error says. By name: it may have been raised in a process of its own."""
+    whole, part = (f"{kind.__module__}.{kind.__qualname__}" for kind in (EffectCommitted, PartCommitted))
+    names = exception_names(error)
+    return whole in names and part not in names
 
 
 def _end(

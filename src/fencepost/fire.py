@@ -108,22 +108,21 @@ class Fire:
     ) -> None:
         """Tell how far this run is, and whatever `more` there is to say as JSON: that stays until it is said anew.
         Cheap: only the latest report travels."""
-        self._link.report(self._progress(done, total, message, more))
+        self._link.report(self._progress(done, total, message, **more))
 
-    def save(self, checkpoint: Json, **report: Json) -> Saved:
+    def save(self, checkpoint: Json, **report: Any) -> Saved:
         """Keep this JSON value (at most 64 KB) with the fire: a later attempt finds it in `fire.checkpoint`. What
         `report` takes may be given as well: both are written in one step, or neither is.
 
         `await fire.save(…)`, or `fire.save(…).wait()` in a blocking function.
         """
         json_value(checkpoint, f"checkpoint of {self.key}", CHECKPOINT_LIMIT)
-        done, total, message = report.pop("done", None), report.pop("total", None), report.pop("message", "")
-        told = self._progress(done, total, message, report) if report or message else None
+        progress = self._progress(**report) if report else None
         self.checkpoint = checkpoint
-        return Saved(self.key, self._link.save(checkpoint, told))
+        return Saved(self.key, self._link.save(checkpoint, progress))
 
     def _progress(
-        self, done: float | None, total: float | None, message: str, more: Mapping[str, Json]
+        self, done: float | None = None, total: float | None = None, message: str = "", **more: Json
     ) -> dict[str, Json]:
         if more:
             self._more = json_value({**self._more, **more}, f"report of {self.key}", REPORT_LIMIT)
@@ -147,7 +146,7 @@ class Fire:
 
         It commits at the end, and rolls back if anything is raised. `FencedOut`: this run's token is not current.
         `EffectCommitted`: an earlier attempt has done it; if you let it pass the run counts as succeeded. A fire with
-        several effects gives each a `name`. See docs/execution.md.
+        several effects gives each a `name`; catch it there, and go on with the others. See docs/execution.md.
         """
         from fencepost.fenced import fenced
 

@@ -346,6 +346,32 @@ async def test_an_effect_that_an_earlier_attempt_committed_ends_the_run_as_succe
     assert bills(database) == [1]
 
 
+@pytest.mark.parametrize("executor", [None, "process"])
+async def test_one_of_several_effects_says_nothing_of_the_others(database, scheduler, executor):
+    """Who lets it pass has not done the rest: the run must not count as succeeded."""
+    retry, args = Retry(attempts=2, first=0.1), {"store": database.store}
+    scheduler.job(every(days=300), retry=retry, args=args, id="pay", executor=executor)(pay_twice)
+
+    async with scheduler:
+        handle = await scheduler.trigger("pay")
+        fire = await handle.wait(timeout=10)
+    assert (fire.state, fire.attempt) == ("failed", 2)
+    assert "'invoice' was committed by an earlier attempt; catch EffectCommitted" in fire.error
+    assert bills(database) == [1]
+
+
+def pay_twice(fire, store):
+    opened = (
+        psycopg.connect(store)
+        if store.startswith("postgres")
+        else sqlite3.connect(store.removeprefix("sqlite:///"))
+    )
+    with closing(opened) as connection:
+        with fire.fenced(connection, name="invoice"):
+            bill(connection, fire.attempt)
+        raise OSError("it breaks before the mail")
+
+
 def test_a_search_path_set_inside_the_block_leads_to_no_other_table(postgres_url):
     with psycopg.connect(postgres_url) as connection:
         connection.execute("create table bills (n integer)")

@@ -21,8 +21,10 @@ from fencepost import (
     current_fire,
     every,
 )
+from fencepost.errors import PartCommitted
 from fencepost.pipeline import pipeline_status, rule
 from fencepost.pipeline.progress import Eta, expected
+from fencepost.store.base import Report
 from fencepost.testing import virtual
 from tests.unit.apps.waiting import eventually
 
@@ -168,6 +170,34 @@ async def test_a_retry_goes_on_with_the_phase_that_failed(scheduled):
     assert calls == ["one", ("two", None, {"one": 1}), ("two", {"row": 40}, {"one": 1})]
 
 
+async def test_a_phases_end_and_the_next_ones_beginning_are_one_update(scheduled):
+    """Or a crash between two updates shows a phase as passed that the next attempt repeats."""
+    pipeline, told = Pipeline("stops"), []
+    for name in ("one", "two", "three"):
+        pipeline.phase(name)(lambda run: None)
+    scheduler = await scheduled(pipeline, "memory://")
+    update_claims = scheduler.store.update_claims
+
+    def overheard(replica, updates):
+        told.extend(update for update in updates if isinstance(update, Report) and update.progress)
+        return update_claims(replica, updates)
+
+    scheduler.store.update_claims = overheard
+    assert (await ran(scheduler)).state == "succeeded"
+    known, entered = 0, {}
+    for report in told:
+        seen = report.progress["pipeline"]
+        if report.saves:
+            known = len(report.checkpoint["results"])
+        assert len(seen["phases"]) == known, "others see what the checkpoint has, no more and no less"
+        entered.setdefault(seen["phase"], (report.saves, known))
+    assert {name: entered[name] for name in ("one", "two", "three")} == {
+        "one": (True, 0),
+        "two": (True, 1),
+        "three": (True, 2),
+    }
+
+
 async def test_a_pipeline_that_is_not_resumable_begins_anew(scheduled):
     pipeline, calls = Pipeline("stops", resumable=False), []
 
@@ -219,12 +249,14 @@ async def test_a_phase_whose_files_are_missing_here_is_done_again(scheduled, tmp
     assert calls == ["zero", "one", "two", "one", "two", "three"]
 
 
-async def test_an_effect_that_an_earlier_attempt_has_committed_ends_the_phase_not_the_run(scheduled):
+@pytest.mark.parametrize("name", ["", "import"])
+async def test_an_effect_that_an_earlier_attempt_has_committed_ends_the_phase_not_the_run(scheduled, name):
     pipeline, calls = Pipeline("stops"), []
 
     @pipeline.phase("import")
     def import_(run):
-        raise EffectCommitted("it was committed by an earlier attempt")
+        told = "it was committed by an earlier attempt"
+        raise PartCommitted(told, name) if name else EffectCommitted(told)
 
     @pipeline.phase("after")
     def after(run):
@@ -235,6 +267,22 @@ async def test_an_effect_that_an_earlier_attempt_has_committed_ends_the_phase_no
     assert fire.state == "succeeded"
     assert fire.reason is None
     assert fire.progress["pipeline"]["phases"][0]["warnings"] == ["it was committed by an earlier attempt"]
+
+
+async def test_an_effect_that_is_a_part_of_its_phase_does_not_end_it(scheduled):
+    pipeline, calls = Pipeline("stops"), []
+
+    @pipeline.phase("import")
+    def import_(run):
+        raise PartCommitted("the first half was committed by an earlier attempt", "first half")
+
+    @pipeline.phase("after")
+    def after(run):
+        calls.append("after")
+
+    fire = await ran(await scheduled(pipeline))
+    assert (fire.state, calls) == ("failed", [])
+    assert "the first half was committed" in fire.error
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "function"])

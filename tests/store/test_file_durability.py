@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import shutil
@@ -19,7 +18,7 @@ import pytest
 from fencepost.errors import ConfigurationError, StoreCorrupt, StoreUnavailable
 from fencepost.model import State
 from fencepost.store.base import FireQuery, PutJob, Settle
-from fencepost.store.file import FileStore, folder, journal
+from fencepost.store.file import FileStore, journal
 from fencepost.store.file import store as store_module
 from fencepost.store.file.lines import line
 from fencepost.store.file.state import LoggedState
@@ -594,7 +593,7 @@ from fencepost.testing.conformance import job_of
 
 store = FileStore(sys.argv[1])
 asyncio.run(store.put_jobs([PutJob(job_of("job"))]))
-with store._folder.locked():  # as if another thread were in the middle of something
+with store._folder.turn.taken():  # as if another thread were in the middle of something
     ready, go = os.pipe()
     child = os.fork()
     if child == 0:
@@ -611,29 +610,6 @@ def test_a_fork_gets_a_connection_of_its_own(tmp_path) -> None:
     command = [sys.executable, "-c", AFTER_A_FORK, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert (done.stdout.strip(), done.stderr) == ("0 exists", "")
-
-
-async def test_a_lock_that_stays_taken_makes_it_unavailable(tmp_path, clock, monkeypatch) -> None:
-    monkeypatch.setattr(folder, "PATIENCE", 0.05)
-    one, two = await opened(tmp_path, clock), await opened(tmp_path, clock)
-    with two.store._folder.locked(shared=True):
-        await one.store.roster()
-        with pytest.raises(StoreUnavailable, match="held the lock .* stopped"):
-            await one.define("job")
-    assert (await one.define("job")).outcome == "created"
-
-
-async def test_a_lock_file_that_was_replaced_is_not_trusted(tmp_path, clock) -> None:
-    one, two = await opened(tmp_path, clock), await opened(tmp_path, clock)
-    lock = tmp_path / "store/default/lock"
-    lock.unlink()
-    await one.define("job")
-    with one.store._folder.locked(), pytest.raises(BlockingIOError):
-        fcntl.flock(os.open(lock, os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    assert [record.id for record in await two.store.jobs()] == ["job"]
-    held = two.store._folder._held
-    assert held is not None
-    assert os.path.samestat(os.fstat(held), lock.stat())
 
 
 async def test_a_large_state_is_written_while_others_go_on(tmp_path, clock, monkeypatch) -> None:

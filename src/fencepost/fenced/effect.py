@@ -15,7 +15,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fencepost.errors import EffectCommitted, FencedOut, UsageError
+from fencepost.errors import EffectCommitted, FencedOut, PartCommitted, UsageError
 from fencepost.fire import Fire
 from fencepost.model import checked_id
 from fencepost.store.base import Home
@@ -98,5 +98,8 @@ class Effect(ABC):
         )
 
     def _committed(self) -> EffectCommitted:
-        named = f" {self.name!r}" if self.name else ""
-        return EffectCommitted(f"{self.fire.key}: its effect{named} was committed by an earlier attempt")
+        by = "was committed by an earlier attempt"
+        if self.name:
+            rest = "catch EffectCommitted, and go on with what is left to do"
+            return PartCommitted(f"{self.fire.key}: its effect {self.name!r} {by}; {rest}", self.name)
+        return EffectCommitted(f"{self.fire.key}: its effect {by}")

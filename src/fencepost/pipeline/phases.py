@@ -9,7 +9,7 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from fencepost.errors import ConfigurationError, EffectCommitted
+from fencepost.errors import ConfigurationError, EffectCommitted, PartCommitted
 from fencepost.fire import Fire
 from fencepost.masking import own_mask
 from fencepost.model import Json, json_value
@@ -161,6 +161,9 @@ class Walk:
             return json_value(result, f"the result of phase {phase.name}", RESULT_LIMIT)
         except EffectCommitted as done:
             # What this phase is for has been done by an attempt that did not live to say so. Others come after it.
+            # An effect with another name than the phase's may be a part of it.
+            if isinstance(done, PartCommitted) and done.name != phase.name:
+                raise
             self.run.warn(str(done))
             return None
 

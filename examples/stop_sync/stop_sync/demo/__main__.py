@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -17,8 +17,8 @@ from fencepost.demo.show import Interrupted, Show, View, temporary_folder
 from fencepost.demo.watch import Watch
 from fencepost.errors import FencepostError
 from fencepost.store.base import Store
-from stop_sync.demo.ending import Account, reckoned, tell
-from stop_sync.demo.plot import Company, Plot
+from stop_sync.demo.ending import Account, reckon, tell
+from stop_sync.demo.plot import Company, CutOff, Plot
 from stop_sync.demo.view import INTRO, Lines, Screen
 
 SOURCES_PORT, WEB_PORT = 8790, 8791
@@ -29,9 +29,10 @@ PACKAGE = Path(__file__).parents[1]
 
 @dataclass
 class Demo(Show[Account]):
-    sources: str = ""
-    web: str = ""
-    pace: float = 0.7
+    sources: str = field(kw_only=True)
+    web: str = field(kw_only=True)
+    pace: float = field(kw_only=True)
+    cut_off: list[CutOff] = field(default_factory=list)
 
     @property
     def database(self) -> Path:
@@ -58,13 +59,10 @@ class Demo(Show[Account]):
         return Company(self.folder, environment)
 
     def plot(self, store: Store, replicas: Replicas, watch: Watch) -> Plot:
-        self._plot = Plot(store, replicas, watch, self.stage, self.sources, self.web, self.seconds)
-        return self._plot
+        return Plot(store, replicas, watch, self.stage, self.sources, self.web, self.seconds, self.cut_off)
 
     async def reckoned(self, store: Store, replicas: Replicas, until: datetime) -> Account:
-        account = await reckoned(store, replicas, self._plot.resumed, until)
-        account.takeovers = self.stage.takeovers
-        return account
+        return await reckon(store, replicas, self.cut_off, self.stage.takeovers, until)
 
 
 def main() -> int:
@@ -80,8 +78,8 @@ def main() -> int:
     with temporary_folder(options.keep) as folder:
         (folder.path / "state").mkdir()
         web, sources = (f"http://127.0.0.1:{free(port)}" for port in (WEB_PORT, SOURCES_PORT))
-        show = Demo(folder.path, view(web, options.seconds), options.seconds)
-        show.sources, show.web, show.pace = sources, web, options.pace
+        looks = view(web, options.seconds)
+        show = Demo(folder.path, looks, options.seconds, sources=sources, web=web, pace=options.pace)
         code = 1
         try:
             code = played(show)

@@ -13,17 +13,18 @@ from fencepost.cli.progress import phases
 from fencepost.demo.processes import Replicas
 from fencepost.model import FireRecord, State
 from fencepost.store.base import FireQuery, Store
-from stop_sync.demo.plot import Resumed
+from stop_sync.demo.plot import CutOff
 
-INTERRUPTED_IN = {"kill -9": "killed with kill -9", "SIGTERM": "stopped with SIGTERM"}
+HOW = {"kill -9": "killed with kill -9", "SIGTERM": "stopped with SIGTERM"}
 
 
 @dataclass
 class Account:
     report: Report
+    takeovers: list[float]
+    """Seconds from each kill -9 to the next leader."""
     told: list[str] = field(default_factory=list)
     """Of each run that was cut off."""
-    takeovers: list[float] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -31,21 +32,22 @@ class Account:
         return self.report.clean and not self.problems
 
 
-async def reckoned(store: Store, processes: Replicas, cut_off: Sequence[Resumed], until: datetime) -> Account:
-    account = Account(await audit(store, until=until))
+async def reckon(
+    store: Store, processes: Replicas, cut_off: Sequence[CutOff], takeovers: list[float], until: datetime
+) -> Account:
+    account = Account(await audit(store, until=until), takeovers)
     for each in cut_off:
         [fire] = await store.find_fires(FireQuery(key=each.key, limit=1))
         account.problems += problems_of(each, fire)
-        repeated = len(each.behind)
         account.told.append(
-            f"{fire.key}: {INTERRUPTED_IN[each.how]} after {repeated} phases, went on there with token {fire.token} "
+            f"{fire.key}: {HOW[each.how]} after {len(each.behind)} phases, went on there with token {fire.token} "
             f"after {each.token}, and {fire.state.value}"
         )
     account.problems += [f"{each.name} ended with code {each.code}" for each in processes.failed]
     return account
 
 
-def problems_of(cut_off: Resumed, fire: FireRecord) -> list[str]:
+def problems_of(cut_off: CutOff, fire: FireRecord) -> list[str]:
     """What was behind the run is behind it still, with the time it took then: nobody did it again."""
     found = []
     if fire.state is not State.SUCCEEDED:

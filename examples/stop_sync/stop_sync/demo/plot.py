@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -36,8 +36,8 @@ class Company(Replicas):
 
 
 @dataclass
-class Resumed:
-    """A run that was cut off, and what was behind it by then."""
+class CutOff:
+    """A run whose replica went, and what was behind it by then."""
 
     key: str
     how: str
@@ -51,7 +51,7 @@ class Plot(Director):
     """URL of the source server."""
     web: str
     seconds: float | None
-    resumed: list[Resumed] = field(default_factory=list)
+    cut_off: list[CutOff]
     _versions: int = 1
 
     # --- the three acts -------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class Plot(Director):
         victim = await self._until(lambda: self._picture.leader, TO_TAKE_OVER, "somebody leads")
         process = self._process(victim)
         behind = [passed["name"] for passed in phases(fire) if passed["outcome"] == "done"]
-        self.resumed.append(Resumed(fire.key, how, fire.token, phases(fire)))
+        self.cut_off.append(CutOff(fire.key, how, fire.token, phases(fire)))
         end = process.kill if how == "kill -9" else process.terminate
         end()
         self.stage.fates[victim.name] = "killed" if how == "kill -9" else "has left"

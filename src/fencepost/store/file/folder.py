@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
-import random
 import re
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
-from fencepost.clock import SystemClock
-from fencepost.errors import StoreUnavailable
-
-PATIENCE = 5.0
-"""Seconds to wait for another process before saying that the store is unavailable."""
+from fencepost.store.turn import Turn
 
 _NAME = re.compile(r"(log|snapshot)-([0-9]{1,15})")
 
@@ -24,58 +17,12 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.fires = path / "fires"
-        self._lock = path / "lock"
-        self._held: int | None = None
+        self.turn = Turn(path / "lock")
         self._drafting: int | None = None
-        self._chance = random.Random()
 
     def make(self) -> None:
         for each in (self.path.parent, self.path, self.fires):
             each.mkdir(mode=0o700, exist_ok=True)
-
-    # --- the lock -------------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def locked(self, shared: bool = False) -> Iterator[None]:
-        """Nobody else writes meanwhile; unless `shared`, nobody else reads either.
-
-        `flock` and not `lockf`, which any close of the file in this process would undo. The file is never
-        removed: whoever locked a removed one would be alone with it.
-        """
-        descriptor = self._locked(fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-
-    def _locked(self, kind: int) -> int:
-        clock = SystemClock()
-        deadline = clock.steady() + PATIENCE
-        while True:
-            if self._held is None:
-                self._held = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(self._held, kind | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if clock.steady() > deadline:
-                    raise StoreUnavailable(
-                        f"{self.path}: another process has held the lock for {PATIENCE:g} s; is one stopped?"
-                    ) from None
-                time.sleep(self._chance.uniform(0.0002, 0.003))
-                continue
-            if self._is_in_place(self._held):
-                return self._held
-            self.let_go()
-
-    def _is_in_place(self, descriptor: int) -> bool:
-        with contextlib.suppress(FileNotFoundError):
-            return os.path.samestat(os.fstat(descriptor), os.stat(self._lock))
-        return False
-
-    def let_go(self) -> None:
-        if self._held is not None:
-            os.close(self._held)
-        self._held = None
 
     def begin_draft(self) -> bool:
         """Whether nobody else is writing the next generation. The kernel ends it if this process dies."""

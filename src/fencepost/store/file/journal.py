@@ -63,7 +63,7 @@ class Journal:
         if self._state is not None:
             return
         try:
-            with self.folder.locked(shared=True):
+            with self.folder.turn.taken():
                 generation = self._generation()
                 path = self.folder.snapshot(generation)
                 self._log = Log(self.folder.log(generation))

@@ -123,7 +123,7 @@ class FileStore(LocalMirror):
         """False: so much has happened that the state must be loaded again."""
         writes = any(request.writes for request in batch)
         self._journal.load()
-        with self._folder.locked(shared=not writes):
+        with self._folder.turn.taken():
             if not self._journal.catch_up():
                 return False
             hinted = self._decide(batch, writes)
@@ -167,7 +167,7 @@ class FileStore(LocalMirror):
         try:
             refuse_network_file_system(self.path.parent if not self.path.exists() else self.path)
             self._folder.make()
-            with self._folder.locked():
+            with self._folder.turn.taken():
                 self._journal.create()
             while not self._prepared():
                 pass
@@ -177,7 +177,7 @@ class FileStore(LocalMirror):
 
     def _prepared(self) -> bool:
         self._journal.load()
-        with self._folder.locked():
+        with self._folder.turn.taken():
             if not self._journal.catch_up():
                 return False
             self._journal.state.archive.check()
@@ -199,14 +199,14 @@ class FileStore(LocalMirror):
     def _close(self) -> None:
         self._beacons.release_all()
         self._journal.end()
-        self._folder.let_go()
+        self._folder.turn.let_go()
         self._opened_in = 0
 
     def _start_over_after_fork(self) -> None:
         """The child shares its parent's locks: it must neither use nor keep them."""
         self._waiting.clear()
         self._journal.end()
-        self._folder.let_go()
+        self._folder.turn.let_go_after_fork()
         self._opened_in = 0
 
 

@@ -13,6 +13,7 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,19 +26,12 @@ from fencepost.store.local import Beacons, Hint, boot_id, refuse_network_file_sy
 from fencepost.store.mirror import LocalMirror, P, T
 from fencepost.store.sqlite.plain import PlainRows
 from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, prepare, set_meta
+from fencepost.store.turn import PATIENCE, Turn
 
 log = logging.getLogger("fencepost")
 
-PATIENCE = 5.0
-"""Seconds to wait for another writer before saying that the store is unavailable."""
-
-
 ABOUT_REPLICAS = ("heartbeat", "leave", "roster", "sweep")
 """Steps that look at what replicas know."""
-
-COURTESY = 0.004
-"""Seconds of holding the write lock after which others are let at it for as long."""
-LONGEST_COURTESY = 0.006
 
 MOST_STEPS = 50
 """Steps in one transaction."""
@@ -70,12 +64,12 @@ class SqliteStore(LocalMirror):
         self.home = Home("sqlite", str(self.path.absolute()), self._names["fires"])
         self._folder = self.path.with_name(self.path.name + "-fencepost")
         super().__init__(Beacons(self._folder / namespace), Hint(self._folder / f"{namespace}.hint"))
+        self._turn = Turn(self._folder / "turn")
         self._steps: deque[Step] = deque()
         self._busy = threading.Lock()
         """Held during a transaction, and by whoever forks this process."""
         self._db: sqlite3.Connection | None = None
         self._pid = 0
-        self._locked_at = 0.0
         self._chance = random.Random()
         _all_stores.add(self)
 
@@ -128,21 +122,14 @@ class SqliteStore(LocalMirror):
 
     def _transact(self, steps: Sequence[Step]) -> list[Any]:
         with self._busy:
-            begun = _patience.steady()
-            replies = self._in_transaction(steps)
-            held = _patience.steady() - max(begun, self._locked_at)
-        if held > COURTESY:
-            # The others look for the lock every few milliseconds. Whoever takes it again at once, as a planner with
-            # much to write does, would keep them from it.
-            time.sleep(min(held, LONGEST_COURTESY))
-        return replies
+            db = self._connection()
+            with self._turn.taken() if any(step.writes for step in steps) else nullcontext():
+                return self._in_transaction(db, steps)
 
-    def _in_transaction(self, steps: Sequence[Step]) -> list[Any]:
-        db = self._connection()
+    def _in_transaction(self, db: sqlite3.Connection, steps: Sequence[Step]) -> list[Any]:
         writes = any(step.writes for step in steps)
         try:
             self._patiently(db, "begin immediate" if writes else "begin")
-            self._locked_at = _patience.steady() if writes else float("inf")
             try:
                 if not writes:
                     # A plain begin takes no lock: the first look does, and may meet a writer.
@@ -169,7 +156,8 @@ class SqliteStore(LocalMirror):
         return replies
 
     def _patiently(self, db: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
-        """SQLite's own busy handler lets some writers starve; short waits of random length do not."""
+        """Our own writers come one by one; readers and other programs may be in the way. SQLite's own busy handler
+        lets some starve; short waits of random length do not."""
         deadline = _patience.steady() + PATIENCE
         while True:
             try:
@@ -249,6 +237,7 @@ class SqliteStore(LocalMirror):
         if self._db is not None:
             _parents.append(self._db)
         self._db = None
+        self._turn.let_go_after_fork()
         self._busy = threading.Lock()
         self._steps.clear()
 
@@ -256,6 +245,7 @@ class SqliteStore(LocalMirror):
         if self._db is not None and self._pid == os.getpid():
             self._db.close()
         self._db = None
+        self._turn.let_go()
         self._beacons.release_all()
 
 
