@@ -34,7 +34,7 @@ class Pulse:
             due = time.perf_counter()
             while not self._ended.is_set():
                 due = max(due + EVERY, time.perf_counter())
-                time.sleep(due - time.perf_counter())
+                time.sleep(max(0.0, due - time.perf_counter()))
                 os.write(descriptor, b"x" * 200)
                 os.fdatasync(descriptor)
                 self.late.append(time.perf_counter() - due)

@@ -13,7 +13,6 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,35 +95,43 @@ class SqliteStore(LocalMirror):
         return await asyncio.wrap_future(step.reply)
 
     def _take_steps(self) -> None:
-        """Whatever has gathered while the last transaction was under way shares the next: one commit costs the
-        disk as much as another, however much is in it. No transaction is ever left open across an await."""
-        waiting = [self._steps.popleft() for _ in range(min(len(self._steps), MOST_STEPS))]
-        # From here on nobody can cancel them: whoever gave up earlier is left out.
-        self._perform([step for step in waiting if step.reply.set_running_or_notify_cancel()])
-
-    def _perform(self, steps: Sequence[Step]) -> None:
-        if not steps:
+        """Whatever has gathered while the last transaction was under way, or others had their turn, shares the next:
+        one commit costs the disk as much as another, however much is in it. None is left open across an await."""
+        if not (steps := self._gathered()):
             return
         try:
-            replies = self._transact(steps)
-        except StoreUnavailable as error:
-            for step in steps:
-                step.reply.set_exception(error)
+            with self._busy:
+                db = self._connection()
+                if any(step.writes for step in steps):
+                    with self._turn.taken():
+                        steps += self._gathered()
+                        replies = self._replies(db, steps)
+                else:
+                    replies = self._replies(db, steps)
         except Exception as error:
-            if len(steps) == 1:
-                steps[0].reply.set_exception(error)
-                return
-            for step in steps:  # nothing was committed: let only the culprit fail
-                self._perform([step])
-        else:
-            for step, reply in zip(steps, replies, strict=True):
+            replies = [error] * len(steps)
+        for step, reply in zip(steps, replies, strict=True):
+            if isinstance(reply, Exception):
+                step.reply.set_exception(reply)
+            else:
                 step.reply.set_result(reply)
 
-    def _transact(self, steps: Sequence[Step]) -> list[Any]:
-        with self._busy:
-            db = self._connection()
-            with self._turn.taken() if any(step.writes for step in steps) else nullcontext():
-                return self._in_transaction(db, steps)
+    def _gathered(self) -> list[Step]:
+        steps = [self._steps.popleft() for _ in range(min(len(self._steps), MOST_STEPS))]
+        # From here on nobody can cancel them: whoever gave up earlier is left out.
+        return [step for step in steps if step.reply.set_running_or_notify_cancel()]
+
+    def _replies(self, db: sqlite3.Connection, steps: Sequence[Step]) -> list[Any]:
+        """To each the reply, or the error."""
+        try:
+            return self._in_transaction(db, steps)
+        except StoreUnavailable as error:
+            return [error] * len(steps)
+        except Exception as error:
+            if len(steps) == 1:
+                return [error]
+            # Nothing was committed: let only the culprit fail.
+            return [reply for step in steps for reply in self._replies(db, [step])]
 
     def _in_transaction(self, db: sqlite3.Connection, steps: Sequence[Step]) -> list[Any]:
         writes = any(step.writes for step in steps)
