@@ -51,7 +51,7 @@ class Load:
         self.log = env.get("LOAD_LOG", "")
         self.buffered = bool(env.get("LOAD_BUFFERED"))
         self.parent = int(env.get("LOAD_PARENT", "0"))
-        self._kept: list[tuple[str, Fire, float]] = []
+        self._kept: list[tuple[str, str, int, str, float]] = []
         self._file: int | None = None
 
     def scheduler(self) -> Scheduler:
@@ -69,11 +69,12 @@ class Load:
     def mark(self, what: str, fire: Fire) -> None:
         if self.buffered:
             if what == "start":
-                self._kept.append((what, fire, time.time()))
+                # Not the fire itself: what is kept is looked through by the garbage collector again and again.
+                self._kept.append((what, fire.key, fire.token, fire.replica, time.time()))
             return
         if self._file is None:
             self._file = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        os.write(self._file, _line(what, fire, time.time()))
+        os.write(self._file, _line(what, fire.key, fire.token, fire.replica, time.time()))
 
     def flush(self) -> None:
         if self._kept:
@@ -114,9 +115,9 @@ class Load:
         return body
 
 
-def _line(what: str, fire: Fire, wall: float) -> bytes:
+def _line(what: str, key: str, token: int, replica: str, wall: float) -> bytes:
     steady = time.monotonic()
-    return f"{what} {fire.key} {fire.token} {os.getpid()} {fire.replica} {wall:.6f} {steady:.6f}\n".encode()
+    return f"{what} {key} {token} {os.getpid()} {replica} {wall:.6f} {steady:.6f}\n".encode()
 
 
 def end_with(parent: int) -> None:
