@@ -139,6 +139,29 @@ class Settings:
             )
 
 
+@dataclass(frozen=True)
+class Sources:
+    """Where settings come from, apart from code and the command line."""
+
+    file: Path | None
+    """None: no file says anything."""
+    variables: tuple[str, ...]
+    unknown: tuple[str, ...]
+    """Variables that look like ours and are none."""
+
+
+def sources(*, env: Mapping[str, str] | None = None, directory: Path | None = None) -> Sources:
+    path, table = _toml_table(directory or Path())
+    given = _given(os.environ if env is None else env)
+    known = tuple(sorted(given.keys() & _VARIABLES))
+    return Sources(path if table else None, known, tuple(_unknown(given)))
+
+
+def variable_hint(name: str) -> str:
+    """The end of a message about an unknown variable."""
+    return did_you_mean(name, _VARIABLES)
+
+
 def duration(value: object) -> timedelta:
     """A duration: a `timedelta`, a number of seconds, or text such as `30`, `250ms`, `5m`, `1h30m`, `1d`."""
     try:
@@ -168,15 +191,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def _from_environment(env: Mapping[str, str], *, but_not: Container[str]) -> dict[str, Any]:
-    """An empty variable counts as not set: templates of deployments leave such variables behind."""
-    given = {
-        name: value
-        for name, value in env.items()
-        if name.startswith("FENCEPOST_") and value.strip() and not _is_service_link(name, value)
-    }
-    for name in sorted(given.keys() - _VARIABLES):
-        if not name.startswith("FENCEPOST_TEST_"):
-            log.warning("unknown environment variable %s is ignored%s", name, did_you_mean(name, _VARIABLES))
+    given = _given(env)
+    for name in _unknown(given):
+        log.warning("unknown environment variable %s is ignored%s", name, variable_hint(name))
     values = {}
     for name in _PARSERS:
         if name in but_not:
@@ -187,6 +204,19 @@ def _from_environment(env: Mapping[str, str], *, but_not: Container[str]) -> dic
         elif variable in given:
             values[name] = _parsed(name, given[variable], called=variable)
     return values
+
+
+def _given(env: Mapping[str, str]) -> dict[str, str]:
+    """An empty variable counts as not set: templates of deployments leave such variables behind."""
+    return {
+        name: value
+        for name, value in env.items()
+        if name.startswith("FENCEPOST_") and value.strip() and not _is_service_link(name, value)
+    }
+
+
+def _unknown(given: Mapping[str, str]) -> list[str]:
+    return sorted(name for name in given.keys() - _VARIABLES if not name.startswith("FENCEPOST_TEST_"))
 
 
 def _from_secret_file(variable: str, given: Mapping[str, str]) -> str:
@@ -207,12 +237,17 @@ def _is_service_link(name: str, value: str) -> bool:
     return re.search(r"_SERVICE_(HOST|PORT)|_PORT_\d+_(TCP|UDP|SCTP)", name) is not None
 
 
-def _from_toml(directory: Path, *, but_not: Container[str]) -> dict[str, Any]:
+def _toml_table(directory: Path) -> tuple[Path, dict[str, Any]]:
     path = directory / "fencepost.toml"
     table = _read_toml(path)
     if table is None:
         path = directory / "pyproject.toml"
         table = _our_table(_read_toml(path) or {}, path)
+    return path, table
+
+
+def _from_toml(directory: Path, *, but_not: Container[str]) -> dict[str, Any]:
+    path, table = _toml_table(directory)
     for key in table:
         if key not in _PARSERS and key not in _RESERVED_TABLES:
             raise ConfigurationError(f"{path}: there is no setting {key!r}{did_you_mean(key, _PARSERS)}")

@@ -17,6 +17,7 @@ from fencepost._version import __version__
 from fencepost.cli.audit import audit
 from fencepost.cli.cancel import cancel
 from fencepost.cli.demo import demo
+from fencepost.cli.doctor import doctor
 from fencepost.cli.fires import fires
 from fencepost.cli.jobs import jobs
 from fencepost.cli.pause import pause
@@ -64,6 +65,7 @@ COMMANDS = (
     resume,
     preview,
     audit,
+    doctor,
     demo,
 )
 

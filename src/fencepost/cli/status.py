@@ -79,10 +79,10 @@ def _job_row(job: Shape, now: datetime) -> tuple[Any, ...]:
 
 def job_state(job: Shape) -> str:
     """In words: `paused until … by …: migrating`, `running, but its replica is dead`."""
-    return ", ".join(map(_described, job["states"], [job] * len(job["states"])))
+    return ", ".join(map(described, job["states"], [job] * len(job["states"])))
 
 
-def _described(state: str, job: Shape) -> str:
+def described(state: str, job: Shape) -> str:
     if state == "paused":
         pause = job["paused"]
         until = f" until {when(from_iso(pause['until']))}" if pause["until"] else ""

@@ -1,0 +1,80 @@
+"""`fencepost doctor`: what is right, doubtful and wrong with a set-up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from fencepost.cli.output import console, emit, printable, say
+from fencepost.cli.source import Source, json_option, takes
+from fencepost.clock import SystemClock
+from fencepost.views.shapes import Shape
+
+if TYPE_CHECKING:
+    from fencepost.doctor import Diagnosis, Finding
+
+STYLES = {"ok": "green", "warning": "yellow", "problem": "red"}
+
+
+@click.command()
+@takes()
+@json_option
+def doctor(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> int:
+    """Say what is right, doubtful and wrong with a set-up, each with the remedy.
+
+    With TARGET also what a replica that starts with that code would change. It only looks: nothing is written, nobody
+    joins, and no store is made. Exits 1 if something is wrong.
+    """
+    from fencepost.doctor import diagnose
+
+    source = Source.of(words, (), url, namespace)
+    found = asyncio.run(diagnose(source.scheduler, source.target, SystemClock()))
+    if as_json:
+        emit(_shape(found))
+    else:
+        _tell(found)
+    return found.exit_code
+
+
+def _tell(found: Diagnosis) -> None:
+    for section, findings in found.sections.items():
+        console().print(Text(section, "bold"))
+        lines = Table.grid(padding=(0, 2, 0, 0))
+        lines.add_column(no_wrap=True)
+        lines.add_column(overflow="fold")
+        for finding in findings:
+            lines.add_row(Text(f"  {finding.level}", STYLES[finding.level]), _told(finding))
+        console().print(lines)
+    say(_verdict(found))
+
+
+def _told(finding: Finding) -> Text:
+    told = Text(printable(finding.what))
+    if finding.remedy:
+        told.append(f"\n→ {printable(finding.remedy)}", "dim")
+    return told
+
+
+def _verdict(found: Diagnosis) -> str:
+    problems, warnings = found.problems, found.warnings
+    doubtful = f"{warnings} thing{' is' if warnings == 1 else 's are'} doubtful"
+    if problems:
+        wrong = f"{problems} thing{' is' if problems == 1 else 's are'} wrong"
+        return f"{wrong}, {doubtful}." if warnings else f"{wrong}."
+    return f"Nothing is wrong, {doubtful}." if warnings else "Nothing is wrong."
+
+
+def _shape(found: Diagnosis) -> Shape:
+    return {
+        "ok": not found.problems,
+        "store": found.store,
+        "findings": [
+            {"section": section, "level": finding.level, "what": finding.what, "remedy": finding.remedy}
+            for section, findings in found.sections.items()
+            for finding in findings
+        ],
+    }

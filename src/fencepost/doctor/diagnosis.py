@@ -1,0 +1,108 @@
+"""The examination: one section after the other, as far as one gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fencepost.clock import Clock
+from fencepost.doctor.clocks import clocks, distance, trips
+from fencepost.doctor.cluster import cluster, is_live
+from fencepost.doctor.configuration import configuration
+from fencepost.doctor.finding import Finding, Level, problem
+from fencepost.doctor.jobs import jobs, read_ledger
+from fencepost.doctor.looks import look_at
+from fencepost.doctor.target import compared, declared
+from fencepost.doctor.zones import unreadable, zones
+from fencepost.errors import ConfigurationError, FencepostError, StoreCorrupt, StoreUnavailable
+from fencepost.scheduler import Scheduler
+from fencepost.store.base import Store
+from fencepost.views.overview import overview
+
+
+@dataclass
+class Diagnosis:
+    store: str
+    sections: dict[str, list[Finding]] = field(default_factory=dict)
+    """In the order of the examination."""
+    ended_by: FencepostError | None = None
+    """What kept us from looking into the store."""
+
+    def add(self, section: str, findings: Iterable[Finding]) -> None:
+        self.sections.setdefault(section, []).extend(findings)
+
+    @property
+    def problems(self) -> int:
+        return self._count(Level.PROBLEM)
+
+    @property
+    def warnings(self) -> int:
+        return self._count(Level.WARNING)
+
+    @property
+    def exit_code(self) -> int:
+        if self.ended_by is not None:
+            return self.ended_by.exit_code
+        return 1 if self.problems else 0
+
+    def _count(self, level: Level) -> int:
+        return sum(finding.level is level for findings in self.sections.values() for finding in findings)
+
+
+async def diagnose(scheduler: Scheduler, target: str | None, clock: Clock) -> Diagnosis:
+    """`scheduler`: the target's, or one without jobs. `clock`: this host's."""
+    found = Diagnosis(scheduler.store_name)
+    found.add("configuration", configuration(scheduler, _directory(target)))
+    if target is not None:
+        found.add("target", declared(target, scheduler))
+    try:
+        look = await look_at(scheduler)
+        found.add("store", look.findings)
+        if look.may_open:
+            await _look_into(scheduler, target, clock, found)
+    except FencepostError as error:
+        found.add("store", [problem(str(error), _remedy(error))])
+        found.ended_by = error
+    return found
+
+
+async def _look_into(scheduler: Scheduler, target: str | None, clock: Clock, found: Diagnosis) -> None:
+    store = scheduler.store
+    try:
+        await store.open()
+        made = await trips(store, clock)
+        found.add("store", distance(made))
+        found.add("clocks", clocks(made))
+        await _look_at_work(store, scheduler, target, found)
+    finally:
+        await store.close()
+
+
+async def _look_at_work(store: Store, scheduler: Scheduler, target: str | None, found: Diagnosis) -> None:
+    try:
+        records = await store.jobs()
+    except StoreCorrupt as error:
+        if not isinstance(error.__cause__, ConfigurationError):
+            raise
+        # What is there is sound, but needs something that is missing here.
+        found.add("zones", unreadable(error.__cause__))
+        return
+    status, now = await overview(store, scheduler.store_name)
+    found.add("zones", zones(records))
+    found.add("cluster", cluster(status))
+    found.add("jobs", jobs(status, records, await read_ledger(store, now), now))
+    if target is not None:
+        live = [replica["replica"] for replica in status["replicas"] if is_live(replica)]
+        found.add("target", compared(target, scheduler, records, live))
+
+
+def _directory(target: str | None) -> Path:
+    """Where the settings' file is: beside the jobs if they are in a file, too."""
+    return Path(target).parent if target is not None and target.endswith(".toml") else Path()
+
+
+def _remedy(error: FencepostError) -> str:
+    if isinstance(error, StoreUnavailable):
+        return "see that it is up and that the URL is right; replicas try again and run nothing meanwhile"
+    return "do what the message says; replicas do not start like this"

@@ -1,0 +1,111 @@
+"""The jobs: which of them do not run, and why."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from fencepost.audit.job import PATIENCE
+from fencepost.cli.output import last_line, when
+from fencepost.cli.status import described
+from fencepost.doctor.finding import Finding, ok, problem, the_first, warning
+from fencepost.model import FireRecord, JobRecord, State
+from fencepost.store.base import FireQuery, Store
+from fencepost.views.overview import ASKED_ONE_BY_ONE, RECENT
+from fencepost.views.shapes import Shape
+
+RAN = (State.SUCCEEDED, State.FAILED, State.LOST)
+BAD = (State.FAILED, State.LOST)
+IN_A_ROW = 3
+
+DECIDE = "a replica that is up and knows the task decides it: see what is said of the cluster"
+ALL_JOBS = "`fencepost jobs` lists them"
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What is to be known of the fires."""
+
+    due: Sequence[FireRecord]
+    """Not decided. The newest, so many at most."""
+    last_runs: Mapping[str, Sequence[FireRecord]]
+    """By job, of those that have not always succeeded lately: the last ones, newest first."""
+
+
+async def read_ledger(store: Store, now: datetime) -> Ledger:
+    due = await store.find_fires(FireQuery(states=(State.PENDING,), until=now, limit=RECENT))
+    bad = await store.find_fires(FireQuery(states=BAD, limit=RECENT))
+    suspects = list(dict.fromkeys(fire.job_id for fire in bad))[:ASKED_ONE_BY_ONE]
+    last_runs = {
+        id: await store.find_fires(FireQuery(job_id=id, states=RAN, limit=IN_A_ROW)) for id in suspects
+    }
+    return Ledger(due, last_runs)
+
+
+def jobs(status: Shape, records: Sequence[JobRecord], ledger: Ledger, now: datetime) -> Iterator[Finding]:
+    """`status`: an overview."""
+    if not records:
+        yield warning("none are stored", "they are when a replica that declares some starts")
+        return
+    yield ok(f"{len(records)} stored" if len(records) > 1 else "1 stored")
+    yield from the_first(_orphaned(status["jobs"]), ALL_JOBS)
+    yield from the_first(_paused(status["jobs"]), ALL_JOBS)
+    held = {job["id"] for job in status["jobs"] if job["orphaned"] or job["paused"]}
+    expected = {record.id: record for record in records if record.id not in held}
+    yield from the_first(_overdue(ledger.due, expected, now), "`fencepost audit` lists them")
+    yield from the_first(_behind(expected, now), "`fencepost audit` lists them")
+    stored = {record.id for record in records}
+    yield from the_first(_failing(ledger.last_runs, stored), "`fencepost fires --state failed` lists them")
+
+
+def _orphaned(shapes: Sequence[Shape]) -> Iterator[Finding]:
+    for job in shapes:
+        if job["orphaned"]:
+            remedy = f"start a replica that declares {job['task']}, or `fencepost jobs rm {job['id']}`"
+            yield warning(f"{job['id']} is {described('orphaned', job)}; its fires are missed", remedy)
+
+
+def _paused(shapes: Sequence[Shape]) -> Iterator[Finding]:
+    for job in shapes:
+        if job["paused"]:
+            what = f"{job['id']} is {described('paused', job)}; its fires are skipped"
+            yield warning(what, f"`fencepost resume {job['id']}`, unless that is meant")
+
+
+def _overdue(
+    due: Sequence[FireRecord], expected: Mapping[str, JobRecord], now: datetime
+) -> Iterator[Finding]:
+    """Those that the audit calls overdue."""
+    fires = defaultdict(list)
+    for fire in due:
+        record = expected.get(fire.job_id)
+        if record is not None and fire.due_at <= _decided_by(record, now):
+            fires[fire.job_id].append(fire)
+    for id, late in sorted(fires.items()):
+        number, oldest = sum(fire.count for fire in late), min(fire.due_at for fire in late)
+        told = "1 fire" if number == 1 else f"{number} fires"
+        yield problem(f"{id}: {told} due since {when(oldest)}, and decided by nobody", DECIDE)
+
+
+def _behind(expected: Mapping[str, JobRecord], now: datetime) -> Iterator[Finding]:
+    for id, record in sorted(expected.items()):
+        if record.behind_at(_decided_by(record, now)):
+            what = f"{id}: its calendar is planned up to {when(record.segments[0].cursor)} only"
+            yield problem(what, "the leader plans it: see what is said of the cluster")
+
+
+def _decided_by(record: JobRecord, now: datetime) -> datetime:
+    """What was due by then should have been decided."""
+    return now - max(record.job.misfire_after, PATIENCE)
+
+
+def _failing(last_runs: Mapping[str, Sequence[FireRecord]], stored: set[str]) -> Iterator[Finding]:
+    for id, fires in sorted(last_runs.items()):
+        if id in stored and len(fires) == IN_A_ROW and all(fire.state in BAD for fire in fires):
+            last = fires[0]
+            why = last_line(last.error) or last.reason or last.state.value
+            fates = " or ".join(sorted({fire.state.value for fire in fires}))
+            what = f"{id} {fates} the last {IN_A_ROW} times: {why}"
+            yield problem(what, f"`fencepost show '{last.key}'` has the error and the output")
