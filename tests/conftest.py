@@ -1,4 +1,5 @@
 import gc
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,6 +11,10 @@ pytest_plugins = ["tests.servers.fixtures"]
 # On a busy machine a draw may wait for its turn for a second. That says nothing about the strategy.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
+
+# What a shell runs in the background ignores SIGINT, and so would everything it starts: `make test &` works as well.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
