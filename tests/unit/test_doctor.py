@@ -151,7 +151,8 @@ def test_json_has_the_shape_of_the_contract(doctor, database):
     assert sections == ["configuration", "store", "clocks", "zones", "cluster", "jobs"]
 
 
-def test_for_people(doctor, database):
+def test_for_people(doctor, database, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
     done = doctor(as_json=False)
     lines = [line.rstrip() for line in done.out.splitlines()]
     assert "cluster" in lines
