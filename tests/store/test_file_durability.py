@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ import pytest
 
 from fencepost.errors import ConfigurationError, StoreCorrupt, StoreUnavailable
 from fencepost.model import State
+from fencepost.store import turn
 from fencepost.store.base import FireQuery, PutJob, Settle
 from fencepost.store.file import FileStore, journal
 from fencepost.store.file import store as store_module
@@ -610,6 +612,30 @@ def test_a_fork_gets_a_connection_of_its_own(tmp_path) -> None:
     command = [sys.executable, "-c", AFTER_A_FORK, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert (done.stdout.strip(), done.stderr) == ("0 exists", "")
+
+
+async def test_a_lock_that_stays_taken_makes_it_unavailable(tmp_path, clock, monkeypatch) -> None:
+    monkeypatch.setattr(turn, "PATIENCE", 0.05)
+    one, two = await opened(tmp_path, clock), await opened(tmp_path, clock)
+    with (
+        two.store._folder.turn.taken(),
+        pytest.raises(StoreUnavailable, match="held the lock .* stopped"),
+    ):
+        await one.define("job")
+    assert (await one.define("job")).outcome == "created"
+
+
+async def test_a_lock_file_that_was_replaced_is_not_trusted(tmp_path, clock) -> None:
+    one, two = await opened(tmp_path, clock), await opened(tmp_path, clock)
+    lock = tmp_path / "store/default/lock"
+    lock.unlink()
+    await one.define("job")
+    with one.store._folder.turn.taken(), pytest.raises(BlockingIOError):
+        fcntl.flock(os.open(lock, os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert [record.id for record in await two.store.jobs()] == ["job"]
+    queue = two.store._folder.turn._queue
+    assert queue is not None
+    assert os.path.samestat(os.fstat(queue.descriptor), lock.stat())
 
 
 async def test_a_large_state_is_written_while_others_go_on(tmp_path, clock, monkeypatch) -> None:

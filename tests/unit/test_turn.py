@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,17 @@ PATIENCE = 5.0
 @pytest.fixture
 def lock(tmp_path: Path) -> Path:
     return tmp_path / "turn"
+
+
+@pytest.fixture
+def standing() -> Callable[[], int]:
+    """How many threads stand in line, apart from those that other tests have left there."""
+    before = set(threading.enumerate())
+
+    def count() -> int:
+        return sum(thread.name == "fencepost-turn" for thread in set(threading.enumerate()) - before)
+
+    return count
 
 
 @contextmanager
@@ -46,18 +57,14 @@ def is_free(lock: Path) -> bool:
     return True
 
 
-def eventually(condition: object) -> None:
+def eventually(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
 
-def standing() -> int:
-    return sum(thread.name == "fencepost-turn" for thread in threading.enumerate())
-
-
-def test_it_is_held_inside_and_free_afterwards(lock: Path) -> None:
+def test_it_is_held_inside_and_free_afterwards(lock: Path, standing: Callable[[], int]) -> None:
     turn = Turn(lock)
     for _ in range(2):
         with turn.taken():
@@ -67,7 +74,7 @@ def test_it_is_held_inside_and_free_afterwards(lock: Path) -> None:
     turn.let_go()
 
 
-def test_who_waits_has_it_as_soon_as_it_is_free(lock: Path) -> None:
+def test_who_waits_has_it_as_soon_as_it_is_free(lock: Path, standing: Callable[[], int]) -> None:
     """Ten turns, one after the other, each of them in somebody else's way."""
     order: list[int] = []
 
@@ -98,7 +105,7 @@ def waiting_in_kernel(lock: Path) -> int:
 
 
 def test_nobody_waits_for_ever_and_who_comes_again_has_kept_the_place(
-    lock: Path, monkeypatch: pytest.MonkeyPatch
+    lock: Path, standing: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.05)
     turn = Turn(lock)
@@ -117,7 +124,7 @@ def test_nobody_waits_for_ever_and_who_comes_again_has_kept_the_place(
 
 
 def test_a_turn_that_comes_after_we_have_closed_is_passed_on(
-    lock: Path, monkeypatch: pytest.MonkeyPatch
+    lock: Path, standing: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.05)
     turn = Turn(lock)

@@ -32,7 +32,10 @@ class Turn:
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        queue = self._take()
+        try:
+            queue = self._take()
+        except OSError as error:
+            raise StoreUnavailable(f"{self._path}: {error.strerror}") from error
         try:
             yield
         finally:

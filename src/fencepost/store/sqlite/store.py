@@ -63,7 +63,8 @@ class SqliteStore(LocalMirror):
         self.home = Home("sqlite", str(self.path.absolute()), self._names["fires"])
         self._folder = self.path.with_name(self.path.name + "-fencepost")
         super().__init__(Beacons(self._folder / namespace), Hint(self._folder / f"{namespace}.hint"))
-        self._turn = Turn(self._folder / "turn")
+        # Not in the folder, where a namespace could have its name, and which somebody may remove.
+        self._turn = Turn(self.path.with_name(self.path.name + "-fencepost.turn"))
         self._steps: deque[Step] = deque()
         self._busy = threading.Lock()
         """Held during a transaction, and by whoever forks this process."""
@@ -104,7 +105,7 @@ class SqliteStore(LocalMirror):
                 db = self._connection()
                 if any(step.writes for step in steps):
                     with self._turn.taken():
-                        steps += self._gathered()
+                        steps += self._gathered(MOST_STEPS - len(steps))
                         replies = self._replies(db, steps)
                 else:
                     replies = self._replies(db, steps)
@@ -116,8 +117,8 @@ class SqliteStore(LocalMirror):
             else:
                 step.reply.set_result(reply)
 
-    def _gathered(self) -> list[Step]:
-        steps = [self._steps.popleft() for _ in range(min(len(self._steps), MOST_STEPS))]
+    def _gathered(self, most: int = MOST_STEPS) -> list[Step]:
+        steps = [self._steps.popleft() for _ in range(min(len(self._steps), most))]
         # From here on nobody can cancel them: whoever gave up earlier is left out.
         return [step for step in steps if step.reply.set_running_or_notify_cancel()]
 
