@@ -19,21 +19,29 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test browser check sim mutants compare soak bench format clean
+.PHONY: help demo test test-all browser check sim mutants compare soak bench format clean
 
 help: ## List the targets
 	@echo "Fencepost. Targets:"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "PYTHON=python3.12 chooses the interpreter of a new $(VENV) (make clean first)."
 
 demo: $(VENV)/.demo ## A service of three loses its leader in mid-run (SECONDS=60 ends by itself, KEEP=1 keeps the files)
 	@trap : INT; PYTHONPATH=examples/stop_sync $(PY) -m stop_sync.demo \
 		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep) || test $$? -eq 130 # Ctrl-C is the usual end
 
-test: export PYTEST_DISABLE_PLUGIN_AUTOLOAD := 1
-test: $(VENV)/.dev browser ## Run the tests on all cores
-	$(PY) -m pytest -n $(CORES) -q tests/cluster
-	$(PY) -m pytest -n $(WORKERS) --dist worksteal -q -m "not mutants" --ignore tests/cluster
+test test-all: export PYTEST_DISABLE_PLUGIN_AUTOLOAD := 1
+
+test: QUICK = -q -m "not slow and not mutants"
+test: $(VENV)/.dev browser ## Run the quick tests on all cores: every rule on every store, under 8 minutes on 2 cores
+	$(PY) -m pytest -n $(CORES) $(QUICK) tests/cluster
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal $(QUICK) --ignore tests/cluster
+
+test-all: REST = -q -m "slow or mutants"
+test-all: $(VENV)/.dev browser ## Run what "make test" leaves out: slow scenes, mutants, more seeds (under 25 minutes)
+	$(PY) -m pytest -n $(CORES) $(REST) tests/cluster
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal $(REST) --ignore tests/cluster
+	FENCEPOST_COMPARISON_SEEDS=100 $(PY) -m pytest -n $(WORKERS) --dist worksteal -q -k agrees_with_the_model tests/store
 
 # The widget's tests drive the system's Chromium. Where there is none and we may, Debian's is installed.
 browser:
