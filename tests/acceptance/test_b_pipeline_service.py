@@ -482,10 +482,11 @@ def test_b9_the_page_tells_how_the_pipeline_stands(running: Running, browser: Br
     page.locator("fencepost-status [part=info]").hover()
     tooltip = page.locator("fencepost-status [role=tooltip]")
     expect(tooltip).to_contain_text(f"Next run: {_shown(before['next_run_at'])}")
-    with closing(sqlite3.connect(running.system.data / "stops.db")) as somebody:
-        somebody.execute("begin immediate")  # the import has to wait for us
-        running.system.trigger(mode="match-import")
-        expect(label).to_have_text("Pipeline running in the background")
+    with closing(sqlite3.connect(running.system.data / "stops.db")) as writer:
+        with running.system.sources.hold("osm"):
+            running.system.trigger()
+            expect(label).to_have_text("Pipeline running in the background")
+            writer.execute("begin immediate")  # the import waits until this connection is closed
         expect(dialog).to_be_visible()
         expect(dialog).to_contain_text("Elapsed")
         expect(dialog).to_contain_text("Remaining")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import socket
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -46,8 +48,11 @@ class Counter:
 
 
 class RedisCounter:
-    def __init__(self, url: str) -> None:
-        self._client = Redis.from_url(url, retry=None)
+    """Counts only its own connections: on a busy machine the server still lists those of the test before."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self._name = name
+        self._client = Redis.from_url(url, retry=None, client_name=name)
 
     def add(self) -> None:
         self._client.incr("counter")
@@ -56,15 +61,19 @@ class RedisCounter:
         return int(self._client.get("counter") or 0)
 
     def connections(self) -> int:
-        return len(self._client.client_list())
+        return sum(client["name"] == self._name for client in self._client.client_list())
 
     def close(self) -> None:
         self._client.close()
 
 
 class PostgresCounter:
-    def __init__(self, url: str) -> None:
-        self._connection = psycopg.connect(url, autocommit=True, prepare_threshold=None)
+    """Counts only its own connections: on a busy machine the one that made the table is listed a little longer."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self._connection = psycopg.connect(
+            url, autocommit=True, prepare_threshold=None, application_name=name
+        )
 
     def add(self) -> None:
         self._connection.execute("/* test:add */ UPDATE counter SET total = total + %s", [1])
@@ -76,7 +85,7 @@ class PostgresCounter:
 
     def connections(self) -> int:
         row = self._connection.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = current_setting('application_name')"
         ).fetchone()
         assert row is not None
         return int(row[0])
@@ -88,11 +97,12 @@ class PostgresCounter:
 @pytest.fixture(params=["valkey_url", "redis_url", "postgres_url"])
 def counter(request: pytest.FixtureRequest) -> Counter:
     url: str = request.getfixturevalue(request.param)
+    name = f"counter-{uuid.uuid4().hex}"
     if request.param != "postgres_url":
-        return Counter(url, b"INCR", redis.ConnectionError, RedisCounter)
+        return Counter(url, b"INCR", redis.ConnectionError, partial(RedisCounter, name=name))
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE TABLE counter AS SELECT 0 AS total")
-    return Counter(url, b"test:add", psycopg.OperationalError, PostgresCounter)
+    return Counter(url, b"test:add", psycopg.OperationalError, partial(PostgresCounter, name=name))
 
 
 @pytest.fixture

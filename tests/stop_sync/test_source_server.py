@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from email.message import Message
 from typing import NamedTuple
@@ -209,3 +210,13 @@ def test_as_a_program():
             assert process.wait(timeout=5) == 0
         finally:
             process.kill()
+
+
+def test_a_held_source_answers_when_it_is_released(server):
+    with ThreadPoolExecutor(1) as pool:
+        with server.hold("osm"):
+            waiting = pool.submit(get, server.url("osm"))
+            assert get(server.url("gtfs")).status == 200
+            with pytest.raises(TimeoutError):
+                waiting.result(0.2)
+        assert waiting.result(5).status == 200

@@ -14,7 +14,8 @@ import json
 import re
 import threading
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -41,6 +42,9 @@ class SourceServer:
         self.asked: deque[Asked] = deque(maxlen=1000)
         """The latest requests, the oldest first."""
         self.stopping = threading.Event()
+        self._may_answer = {source: threading.Event() for source in MAKERS}
+        for event in self._may_answer.values():
+            event.set()
         self._http = _Bounded((host, port), type("Handler", (_Handler,), {"server_of": self}))
         self._thread = threading.Thread(
             target=self._http.serve_forever, args=(0.05,), name="source server", daemon=True
@@ -53,6 +57,8 @@ class SourceServer:
 
     def __exit__(self, *_: object) -> None:
         self.stopping.set()
+        for event in self._may_answer.values():
+            event.set()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
@@ -63,6 +69,18 @@ class SourceServer:
     def switch(self, source: str, **changed: Any) -> Switches:
         """What is not named stays as it is."""
         return self.served.switch(source, **changed)
+
+    @contextmanager
+    def hold(self, source: str) -> Iterator[None]:
+        """Until the block ends, requests for this source get no answer: whoever downloads it waits."""
+        self._may_answer[source].clear()
+        try:
+            yield
+        finally:
+            self._may_answer[source].set()
+
+    def wait_until_released(self, source: str) -> None:
+        self._may_answer[source].wait()
 
 
 class _Bounded(ThreadingHTTPServer):
@@ -132,6 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
         return next((each for each in MAKERS if self.server_of.served.file_name(each) == file_name), None)
 
     def _source(self, source: str) -> None:
+        self.server_of.wait_until_released(source)
         served = self.server_of.served
         slow_seconds = served.switches()[source].slow_seconds
         if (status := served.next_failure(source)) is not None:
