@@ -9,6 +9,7 @@ and in no `repr`.
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import logging
 import math
 import os
@@ -47,6 +48,7 @@ class Settings:
     revision: int | None = None  # grows with every deploy: tells an older replica from a newer one
     auth_token: str | None = None  # may do everything
     read_token: str | None = None  # may look, not act
+    trusted_proxies: tuple[str, ...] = ()  # addresses or networks whose forwarding headers count
     host: str = "127.0.0.1"
     port: int = 8787
     retention: timedelta = timedelta(days=30)
@@ -310,6 +312,21 @@ def _execute_on(value: object) -> str:
     return str(value)
 
 
+def _networks(value: object) -> tuple[str, ...]:
+    """A list, or text with commas or spaces between."""
+    parts = re.split(r"[,\s]+", value.strip()) if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise ConfigurationError(f"{_short(value)} is not a list of addresses")
+    for part in parts:
+        try:
+            ipaddress.ip_network(part, strict=False)
+        except ValueError:
+            raise ConfigurationError(
+                f"{_short(part)} is neither an address nor a network, such as 10.0.0.7 or 10.0.0.0/8"
+            ) from None
+    return tuple(parts)
+
+
 def _whole_number(lowest: int, highest: int, hint: str = "") -> Callable[[object], int]:
     def parse(value: object) -> int:
         try:
@@ -396,6 +413,7 @@ _PARSERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "revision": _whole_number(0, 2**53, hint=" that grows with every deploy, such as a build number"),
     "auth_token": _text,
     "read_token": _text,
+    "trusted_proxies": _networks,
     "host": _text,
     "port": _whole_number(0, 65_535),
     "retention": duration,

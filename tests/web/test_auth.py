@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import httpx2
 import pytest
@@ -11,8 +12,9 @@ from starlette.requests import Request
 
 from fencepost import ConfigurationError, Settings
 from fencepost.web.api import ENDPOINTS
-from fencepost.web.auth import Caller, check_address, is_loopback
+from fencepost.web.auth import Caller, check_address
 from fencepost.web.gate import PROBES
+from fencepost.web.peer import Proxies, is_loopback
 from tests.web.sample import ended, sample, triggered
 from tests.web.serving import service
 
@@ -111,7 +113,15 @@ def test_what_another_site_made_a_browser_send_is_refused(
         {"Host": "127.0.0.1.rebound.example"},
         {"Host": "["},
         {"X-Forwarded-For": "203.0.113.9"},
+        {"X-Forwarded-For": "127.0.0.1"},
+        {"X-Forwarded-Proto": "https"},
+        {"X-Forwarded-Anything": "x"},
         {"Forwarded": "for=203.0.113.9"},
+        {"CF-Connecting-IP": "203.0.113.9"},
+        {"True-Client-IP": "203.0.113.9"},
+        {"X-Client-IP": "203.0.113.9"},
+        {"X-Real-IP": "203.0.113.9"},
+        {"Via": "1.1 proxy"},
     ],
 )
 def test_without_a_token_only_this_machine_is_let_in(client: httpx2.Client, headers: dict[str, str]) -> None:
@@ -133,13 +143,108 @@ def test_the_hosts_own_sign_in_decides() -> None:
         assert ended(client, triggered(client, "report"))["by"] == "ada"
 
 
+NO_ROLES: tuple[Any, ...] = (False, True, 0, 1, "", "root", "READ", object(), {"role": "read"}, ["read"])
+
+
+def test_an_answer_of_the_hosts_that_is_no_role_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:
+    said: list[Any] = [None]
+
+    async def later(known: Any) -> Any:
+        return known
+
+    with service(sample(), authorize=lambda _: said[0]) as client:
+        for known in NO_ROLES:
+            answers: list[Any] = [lambda said: said, later, Caller, lambda name: Caller("read", name)]
+            for answer in answers[:3] if isinstance(known, str) else answers:
+                for request in (("GET", "/api/v1/fires"), ("POST", "/api/v1/jobs/report/trigger")):
+                    said[0] = answer(known)
+                    assert client.request(*request).status_code == 401, (known, request)
+    assert "authorize returned bool; return a Caller, one of" in caplog.text
+
+
+def asked(peer: str, **headers: str) -> Request:
+    raw = {"host": "127.0.0.1:8787", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    return Request(
+        {
+            "type": "http",
+            "client": (peer, 5000),
+            "server": ("127.0.0.1", 8787),
+            "headers": [(name.encode(), value.encode()) for name, value in raw.items()],
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("peer", "headers", "client", "local"),
+    [
+        ("127.0.0.1", {}, "127.0.0.1", True),
+        ("127.0.0.1", {"x_forwarded_for": "127.0.0.1"}, "127.0.0.1", True),
+        ("127.0.0.1", {"x_forwarded_for": "127.0.0.1", "x_forwarded_proto": "https"}, "127.0.0.1", True),
+        ("127.0.0.1", {"x_forwarded_for": "203.0.113.9"}, "203.0.113.9", False),
+        ("127.0.0.1", {"x_forwarded_for": "127.0.0.1, 203.0.113.9"}, "203.0.113.9", False),
+        ("127.0.0.1", {"x_forwarded_for": "203.0.113.9, 10.1.2.3"}, "203.0.113.9", False),
+        ("127.0.0.1", {"forwarded": 'for="[2001:db8::1]:80";proto=https'}, "2001:db8::1", False),
+        ("127.0.0.1", {"x_forwarded_for": "127.0.0.1", "forwarded": "for=203.0.113.9"}, "127.0.0.1", False),
+        ("127.0.0.1", {"x_forwarded_for": "127.0.0.1", "true_client_ip": "127.0.0.1"}, "127.0.0.1", False),
+        ("127.0.0.1", {"x_forwarded_for": "nonsense"}, "127.0.0.1", False),
+        ("127.0.0.1", {"x_forwarded_proto": "https"}, "127.0.0.1", False),
+        (
+            "127.0.0.1",
+            {"x_forwarded_for": "127.0.0.1", "x_forwarded_host": "app.example"},
+            "127.0.0.1",
+            False,
+        ),
+        ("10.1.2.3", {"x_forwarded_for": "127.0.0.1"}, "127.0.0.1", False),
+        ("203.0.113.9", {"x_forwarded_for": "127.0.0.1"}, "203.0.113.9", False),
+    ],
+)
+def test_only_a_trusted_proxy_may_speak_for_others(
+    peer: str, headers: dict[str, str], client: str, local: bool
+) -> None:
+    proxies = Proxies(["127.0.0.1", "10.0.0.0/8"])
+    request = asked(peer, **headers)
+    assert (proxies.client(request), proxies.is_local(request)) == (client, local)
+    assert Proxies().is_local(request) is (peer == "127.0.0.1" and not headers)
+
+
+def test_the_setting_names_the_trusted_proxies() -> None:
+    assert Settings.load(env={"FENCEPOST_TRUSTED_PROXIES": "10.0.0.0/8, ::1"}).trusted_proxies == (
+        "10.0.0.0/8",
+        "::1",
+    )
+    with pytest.raises(ConfigurationError, match="neither an address nor a network"):
+        Settings.load(env={"FENCEPOST_TRUSTED_PROXIES": "proxy.example"})
+    with service(sample(trusted_proxies="127.0.0.1")) as client:
+        for address, status in (("127.0.0.1", 200), ("203.0.113.9", 401)):
+            answer = client.get("/api/v1/status", headers={"X-Forwarded-For": address})
+            assert answer.status_code == status
+
+
+def test_behind_a_trusted_proxy_the_origin_is_compared_with_the_host_it_was_asked_for() -> None:
+    headers = {"X-Forwarded-Host": "app.example", "Origin": "https://app.example", **bearer(OPERATE)}
+    for trusted, status in (((), 403), (("127.0.0.1",), 202)):
+        with service(sample(auth_token=OPERATE, trusted_proxies=trusted)) as client:
+            assert client.post("/api/v1/jobs/report/trigger", headers=headers).status_code == status
+
+
 def test_an_address_that_others_reach_demands_a_token() -> None:
     with pytest.raises(ConfigurationError, match="FENCEPOST_AUTH_TOKEN"):
         check_address(Settings.load(env={}, host="0.0.0.0"))
     check_address(Settings.load(env={}, host="0.0.0.0", auth_token=OPERATE))
+    with pytest.raises(ConfigurationError, match="fewer than 16 characters"):
+        check_address(Settings.load(env={}, host="0.0.0.0", auth_token=OPERATE, read_token="fifteen letters"))
+    check_address(Settings.load(env={}, host="127.0.0.1", auth_token="short"))
     check_address(Settings.load(env={}, host="::1"))
     assert not is_loopback("")
     assert not is_loopback("10.0.0.1")
+
+
+def test_a_short_token_counts_on_this_machine_only() -> None:
+    with service(sample(auth_token="short")) as client:
+        assert client.get("/api/v1/status", headers=bearer("short")).status_code == 200
+        for elsewhere in ({"X-Forwarded-For": "203.0.113.9"}, {"Host": "app.example"}):
+            refused = client.get("/api/v1/status", headers={**bearer("short"), **elsewhere})
+            assert (refused.status_code, "this machine only" in refused.json()["detail"]) == (401, True)
 
 
 def test_a_short_token_is_reported(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import httpx2
+import pytest
 
 from fencepost import Scheduler
+from fencepost.store.base import Roster
+from fencepost.store.memory import MemoryStore
 from tests.servers import Proxy
 from tests.web.sample import sample, triggered
 from tests.web.serving import QUICK, client_of, eventually, served, service
@@ -38,6 +43,32 @@ def test_without_a_replica_the_store_is_asked() -> None:
     with service(sample("redis://127.0.0.1:1/0"), replica=False) as client:
         assert client.get("/readyz").json() == {"ready": False, "reason": "store_lost"}
         assert client.get("/livez").status_code == 200
+
+
+class CountingStore(MemoryStore):
+    """Counts how often the registry of replicas is read."""
+
+    asked = 0
+
+    async def roster(self) -> Roster:
+        self.asked += 1
+        return await super().roster()
+
+
+def test_probes_without_a_replica_share_one_request_to_the_store() -> None:
+    store = CountingStore()
+    with service(Scheduler(store, **QUICK), replica=False) as client:
+        began = time.monotonic()
+        for _ in range(30):
+            assert client.get("/readyz").json() == {"ready": True}
+        assert store.asked <= 2 + (time.monotonic() - began)
+
+
+def test_a_probe_has_a_budget_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost.web.desk.MOST_QUESTIONS", 0)
+    with service(sample(), replica=False) as client:
+        assert client.get("/api/v1/status").status_code == 503
+        assert client.get("/readyz").json() == {"ready": True}
 
 
 def test_the_status_tells_of_this_process_and_of_the_cluster(client: httpx2.Client) -> None:

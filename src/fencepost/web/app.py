@@ -24,6 +24,7 @@ from fencepost.web.feed import Feed
 from fencepost.web.gate import Gate
 from fencepost.web.metrics import Metrics
 from fencepost.web.openapi import document
+from fencepost.web.probe import StoreProbe
 from fencepost.web.problems import HANDLED, Problem
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class WebApp:
         self.desk = Desk(scheduler)
         self.feed = Feed(self.desk, scheduler.shutdown)
         self.metrics = Metrics(self)
+        self.store_probe = StoreProbe(scheduler)
         scheduler.events.subscribe(self.feed.heard)
         self._app = Starlette(
             routes=[

@@ -9,24 +9,24 @@ from __future__ import annotations
 
 import hmac
 import inspect
-import ipaddress
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from starlette.requests import Request
 
 from fencepost.errors import ConfigurationError
 from fencepost.settings import Settings
+from fencepost.web.peer import Proxies, is_loopback
 from fencepost.web.problems import Problem
 
 log = logging.getLogger("fencepost")
 
 Role = Literal["read", "operate"]
+ROLES: tuple[str, ...] = get_args(Role)
 SHORTEST_TOKEN = 16
-FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,35 +37,36 @@ class Caller:
 
 
 Authorize = Callable[[Request], Caller | Role | Awaitable[Caller | Role | None] | None]
-"""Of the host application: who asks? None: nobody who may."""
+"""Of the host application: who asks? Anything but a `Caller` or the name of a role: nobody who may."""
 
 
 class Doorkeeper:
     def __init__(self, settings: Settings, authorize: Authorize | None = None) -> None:
         self._authorize = authorize
+        self.proxies = Proxies(settings.trusted_proxies)
         given: tuple[tuple[str | None, Role], ...] = (
             (settings.auth_token, "operate"),
             (settings.read_token, "read"),
         )
-        self._tokens = [(_digest(token), role) for token, role in given if token is not None]
-        for token, _ in given:
-            if token is not None and len(token) < SHORTEST_TOKEN:
-                log.warning(
-                    "a token of fewer than %d characters can be guessed; use a longer one", SHORTEST_TOKEN
-                )
+        self._tokens = [
+            (_digest(token), role, len(token) < SHORTEST_TOKEN) for token, role in given if token is not None
+        ]
+        if any(short for _, _, short in self._tokens):
+            log.warning(
+                "a token of fewer than %d characters can be guessed: it is accepted from this machine only",
+                SHORTEST_TOKEN,
+            )
 
     async def caller(self, request: Request) -> Caller:
         """Whoever asks; raises 401 if that is nobody who may."""
         if self._authorize is not None:
-            known = self._authorize(request)
+            known: Any = self._authorize(request)
             if inspect.isawaitable(known):
                 known = await known
-            if known is None:
-                raise _unknown("sign in to the application first")
-            return known if isinstance(known, Caller) else Caller(known)
+            return _checked(known)
         if self._tokens:
             return Caller(self._role(request))
-        if is_local(request):
+        if self.proxies.is_local(request):
             return Caller("operate")
         raise _unknown(
             "set FENCEPOST_AUTH_TOKEN and send it as `Authorization: Bearer …`, or give asgi(authorize=…); without "
@@ -76,42 +77,50 @@ class Doorkeeper:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         digest = _digest(given.strip())
         # All are compared, each in constant time: how long it takes says nothing about any.
-        roles = [role for token, role in self._tokens if hmac.compare_digest(token, digest)]
-        if scheme.lower() != "bearer" or not roles:
+        found = [(role, short) for token, role, short in self._tokens if hmac.compare_digest(token, digest)]
+        if scheme.lower() != "bearer" or not found:
             raise _unknown("send the service's token as `Authorization: Bearer …`")
-        return roles[0]
+        role, short = found[0]
+        if short and not self.proxies.is_local(request):
+            raise _unknown(
+                f"tokens of fewer than {SHORTEST_TOKEN} characters are accepted from this machine only"
+            )
+        return role
 
 
 def check_address(settings: Settings) -> None:
-    """Listening where others can reach it demands a token."""
-    if not is_loopback(settings.host) and settings.auth_token is None and settings.read_token is None:
+    """Listening where others can reach it demands a token, and one that cannot be guessed."""
+    if is_loopback(settings.host):
+        return
+    tokens = [token for token in (settings.auth_token, settings.read_token) if token is not None]
+    if not tokens:
         raise ConfigurationError(
             f"host {settings.host} can be reached from other machines, and no token is set: set FENCEPOST_AUTH_TOKEN "
             "or FENCEPOST_AUTH_TOKEN_FILE, or listen on 127.0.0.1"
         )
+    if any(len(token) < SHORTEST_TOKEN for token in tokens):
+        raise ConfigurationError(
+            f"host {settings.host} can be reached from other machines, and a token has fewer than {SHORTEST_TOKEN} "
+            "characters: use a longer one, for instance from `openssl rand -hex 32`, or listen on 127.0.0.1"
+        )
 
 
-def is_local(request: Request) -> bool:
-    """From this machine, to a loopback address, by a loopback name, through no proxy that says so. The name matters:
-    a page of another site can have its own name resolve to 127.0.0.1, and the browser then counts it as that site."""
-    ends = (request.scope.get("client"), request.scope.get("server"))
-    return (
-        all(end is not None and is_loopback(end[0]) for end in ends)
-        and is_loopback(_host_named(request))
-        and not any(name in request.headers for name in FORWARDED)
-    )
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _host_named(request: Request) -> str:
-    host = request.headers.get("host", "")
-    return host.partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host
+def _checked(known: Any) -> Caller:
+    """What the host application's `authorize` said. A value that is neither a caller nor a role admits nobody: `False`
+    and a user object are answers to another question."""
+    if known is None:
+        raise _unknown("sign in to the application first")
+    caller = known if isinstance(known, Caller) else Caller(known)
+    if not isinstance(caller.role, str) or caller.role not in ROLES or not isinstance(caller.name, str):
+        log.error(
+            "authorize returned %s; return a Caller, one of %s, or None: the request was refused",
+            type(known).__name__
+            if not isinstance(known, Caller)
+            else "a Caller with an unknown role or name",
+            ", ".join(map(repr, ROLES)),
+        )
+        raise _unknown("the application gave no role that is known here")
+    return caller
 
 
 def _digest(token: str) -> bytes:

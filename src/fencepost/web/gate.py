@@ -67,15 +67,15 @@ class Gate:
             return
         if caller.role != "operate":
             raise Problem(403, "this token may look, not act: use FENCEPOST_AUTH_TOKEN")
-        check_origin(request)
+        check_origin(request, self._doorkeeper.proxies.host(request))
 
 
-def check_origin(request: Request) -> None:
+def check_origin(request: Request, host: str) -> None:
     """Refuse what another site made a browser send. Programs send neither header."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Problem(403, "requests from other sites are refused")
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    if origin is not None and urlsplit(origin).netloc != host:
         raise Problem(403, "requests from other origins are refused")
     kind = request.headers.get("content-type")
     if kind is not None and kind.partition(";")[0].strip().lower() != "application/json":

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 from starlette.responses import JSONResponse, Response
 
 from fencepost.errors import FencepostError
-from fencepost.store.base import Roster, Store
 from fencepost.views.overview import overview
+from fencepost.web.probe import PATIENCE
 from fencepost.web.problems import Problem
 
 if TYPE_CHECKING:
     from fencepost.web.app import WebApp
     from fencepost.web.endpoint import Call, Shape
-
-PATIENCE = 1.0
-"""Seconds a probe waits for the store: probes time out quickly themselves."""
 
 
 async def unready(web: WebApp) -> str | None:
@@ -28,7 +25,7 @@ async def unready(web: WebApp) -> str | None:
     if not web.desk.is_open:
         return "not_started"
     if replica is None:
-        return None if await _answers(web) else "store_lost"
+        return None if await web.store_probe.answers() else "store_lost"
     if replica.store_is_lost:
         return "store_lost"
     return None if replica.is_ready else "starting"
@@ -68,16 +65,3 @@ async def scheduler_status(call: Call) -> Shape:
         "replicas": found["replicas"] if found else [],
         "jobs": dict(Counter(job["state"] for job in found["jobs"])) if found else {},
     }
-
-
-async def _answers(web: WebApp) -> bool:
-    """A process without a replica has no heartbeat to tell: it asks."""
-
-    async def roster(store: Store) -> Roster:
-        return await store.roster()
-
-    try:
-        await web.desk.look(roster, PATIENCE)
-    except FencepostError:
-        return False
-    return True
