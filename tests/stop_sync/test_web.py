@@ -12,12 +12,14 @@ from typing import Literal
 import httpx2
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from starlette.datastructures import URL
+from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from stop_sync.database import Database, NoData
 from stop_sync.settings import Settings
 from stop_sync.tables import DYNAMIC, STATIC, fill
-from stop_sync.web import app_of
+from stop_sync.web import app_of, visitor
 from tests.stop_sync.conftest import Compared, environment
 from tests.web.browser import browsing
 from tests.web.serving import STARTING, a_port, client_of, eventually, served
@@ -66,6 +68,26 @@ def test_pages_can_be_turned_and_searched(client: TestClient, database: Settings
     for wrong in ("page=-1", "page=x", "page=²", "q=%00", "priority=9", "kind=no' or 1=1"):
         assert client.get(f"/problems?{wrong}").status_code == 200
     assert client.get("/stops", params={"q": "no such stop"}).text.count("Nothing found") == 1
+
+
+def test_a_visitor_is_judged_by_the_path_that_was_routed() -> None:
+    """A `Host` that ends in an open path must open nothing else, whichever Starlette puts the URL together."""
+
+    def asked(path: str, host: str) -> Request:
+        scope = {
+            "type": "http",
+            "path": path,
+            "root_path": "/fencepost",
+            "headers": [(b"host", host.encode())],
+        }
+        request = Request({**scope, "client": ("203.0.113.7", 1), "server": ("127.0.0.1", 80)})
+        request._url = URL(f"http://{host}{path}")  # as it was before Starlette 1.0.1
+        return request
+
+    assert visitor(asked("/fencepost/api/v1/fires", "app.example/widget.js?")) is None
+    assert visitor(asked("/fencepost/api/v1/jobs/widget.js", "app.example")) is None
+    assert visitor(asked("/fencepost/widget.js", "app.example")) == "read"
+    assert visitor(asked("/fencepost/api/system/pipeline_status", "app.example")) == "read"
 
 
 @pytest.mark.parametrize("text", [NASTY, "100%_", "<B>ÖSTERbärn", "österBÄRN</b>"])

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fencepost import FencepostError, Scheduler
 from fencepost.web.auth import Role, is_local
+from fencepost.web.gate import path_of
 from stop_sync import pages
 from stop_sync.database import Database, NoData
 from stop_sync.pipeline import NAME
@@ -66,7 +67,9 @@ def app_of(settings: Settings) -> Starlette:
 
 
 def visitor(request: Request) -> Role | None:
-    return "read" if request.url.path.endswith(FOR_EVERYBODY) or is_local(request) else None
+    """By the path that was routed. `request.url` is put together from the client's own `Host` header, which can make it
+    end in whatever the client likes."""
+    return "read" if path_of(request.scope) in FOR_EVERYBODY or is_local(request) else None
 
 
 class Site:

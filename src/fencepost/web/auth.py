@@ -19,7 +19,9 @@ from starlette.requests import Request
 
 from fencepost.errors import ConfigurationError
 from fencepost.settings import Settings
-from fencepost.web.peer import Proxies, is_loopback
+from fencepost.web.peer import Proxies
+from fencepost.web.peer import is_local as is_local
+from fencepost.web.peer import is_loopback as is_loopback
 from fencepost.web.problems import Problem
 
 log = logging.getLogger("fencepost")
@@ -110,17 +112,16 @@ def _checked(known: Any) -> Caller:
     and a user object are answers to another question."""
     if known is None:
         raise _unknown("sign in to the application first")
-    caller = known if isinstance(known, Caller) else Caller(known)
-    if not isinstance(caller.role, str) or caller.role not in ROLES or not isinstance(caller.name, str):
-        log.error(
-            "authorize returned %s; return a Caller, one of %s, or None: the request was refused",
-            type(known).__name__
-            if not isinstance(known, Caller)
-            else "a Caller with an unknown role or name",
-            ", ".join(map(repr, ROLES)),
-        )
-        raise _unknown("the application gave no role that is known here")
-    return caller
+    is_caller = isinstance(known, Caller)
+    role: Any = known.role if is_caller else known
+    if isinstance(role, str) and role in ROLES and (not is_caller or isinstance(known.name, str)):
+        return known if is_caller else Caller(known)
+    log.error(
+        "authorize returned %s; return a Caller, one of %s, or None: the request was refused",
+        "a Caller with an unknown role or name" if is_caller else type(known).__name__,
+        ", ".join(map(repr, ROLES)),
+    )
+    raise _unknown("the application gave no role that is known here")
 
 
 def _digest(token: str) -> bytes:

@@ -102,6 +102,11 @@ class Proxies:
         return address
 
 
+def is_local(request: Request) -> bool:
+    """Where no proxy is trusted."""
+    return Proxies().is_local(request)
+
+
 def forwarding_headers(request: Request) -> list[str]:
     return [name for name in request.headers if name in FORWARDING or name.startswith("x-forwarded-")]
 
