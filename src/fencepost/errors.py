@@ -67,12 +67,15 @@ class RunCancelled(FencepostError):
 
 
 class RaisedElsewhere(FencepostError):
-    """What a function raised in a process of its own, as text."""
+    """What a function raised in a process of its own, as text: the traceback of that process."""
 
-    def __init__(self, told: str, names: Sequence[str]) -> None:
+    def __init__(self, told: str, names: Sequence[str], kind: str = "", message: str = "") -> None:
         super().__init__(told)
         self.names = tuple(names)
         """Of its class and that one's bases."""
+        self.kind = kind
+        """The name of its class."""
+        self.message = message or told.strip().rpartition("\n")[2]
 
 
 class Fork(FencepostError):

@@ -5,8 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fencepost.model import FireRecord
+
+if TYPE_CHECKING:
+    from fencepost.failures import Failure
 
 log = logging.getLogger("fencepost")
 
@@ -38,12 +42,29 @@ OTHER_EVENTS = (
 
 
 @dataclass(frozen=True, slots=True)
+class Ending:
+    """How one attempt ended: what its replica knows of it beside the fire's record."""
+
+    seconds: float | None
+    """How long the body took; None: it did not start."""
+    failure: Failure | None = None
+    attempt: int = 1
+    """Without attempts that a crash cut short."""
+    attempts: int = 1
+    """How many its job allows."""
+    retry_in: float | None = None
+    """Seconds until the next attempt."""
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     kind: str
     replica: str
     """The replica that tells it."""
     fire: FireRecord | None = None
     detail: str = ""
+    ending: Ending | None = None
+    """Of an attempt that ended on this replica."""
 
     @property
     def job_id(self) -> str | None:
@@ -96,11 +117,47 @@ def log_event(event: Event) -> None:
     if fire is None:
         log.log(level, "%s %s %s", event.kind, event.replica, event.detail, extra={"fencepost_event": event})
         return
-    parts = [f"{event.kind} {fire.key}"]
+    failure = event.ending.failure if event.ending else None
+    # With the exception itself, for error trackers that read log records.
+    log.log(
+        level,
+        "%s",
+        _run_line(event, fire),
+        exc_info=failure.error if failure else None,
+        extra={"fencepost_event": event},
+    )
+
+
+def _run_line(event: Event, fire: FireRecord) -> str:
+    """`failed report@… token 7 after 0.21 s, attempt 5 of 5: ValueError: row 7 is bad`."""
+    ending, line = event.ending, f"{event.kind} {fire.key}"
     if fire.count > 1:
-        parts.append(f"and {fire.count - 1} more")
+        line += f" and {fire.count - 1} more"
     if fire.token:
-        parts.append(f"token {fire.token}")
-    if fire.why or event.detail:
-        parts.append(f"({event.detail or fire.why})")
-    log.log(level, " ".join(parts), extra={"fencepost_event": event})
+        line += f" token {fire.token}"
+    if ending is not None and ending.seconds is not None:
+        line += f" after {duration(ending.seconds)}"
+    if ending is not None and ending.failure is not None:
+        return f"{line}{_attempts(ending)}: {ending.failure.line}"
+    why = event.detail or fire.why
+    return f"{line} ({why})" if why else line
+
+
+def _attempts(ending: Ending) -> str:
+    if ending.retry_in is not None:
+        return (
+            f" (failed, attempt {ending.attempt} of {ending.attempts}, again in {duration(ending.retry_in)})"
+        )
+    return f", attempt {ending.attempt} of {ending.attempts}" if ending.attempts > 1 else ""
+
+
+def duration(seconds: float) -> str:
+    """For people: `0.042 s`, `4.2 s`, `2 min 5 s`, `3 h 20 min`."""
+    if seconds < 1:
+        return f"{max(seconds, 0.0):.3f} s"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

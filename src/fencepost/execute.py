@@ -6,17 +6,16 @@ import asyncio
 import concurrent.futures
 import random
 import threading
-import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from fencepost.bodies.command import CommandFailed
-from fencepost.bodies.process import Body, BodyDied
-from fencepost.errors import EffectCommitted, PartCommitted, RaisedElsewhere
+from fencepost.bodies.process import Body
+from fencepost.errors import EffectCommitted, PartCommitted
+from fencepost.events import Ending
+from fencepost.failures import Failure, failure_of, timed_out
 from fencepost.fenced import Scope
 from fencepost.fire import Fire
-from fencepost.masking import own_mask
 from fencepost.model import Json, Reason, State
 from fencepost.retry import exception_names
 from fencepost.store.base import Claim, GiveBack, Report, RetryLater, Settle, Update
@@ -25,7 +24,6 @@ from fencepost.tasks import Task
 if TYPE_CHECKING:
     from fencepost.replica import Replica
 
-ERROR_LIMIT = 8_192
 FIRST_WORDS_AFTER = 1.0
 """Seconds until what a run has said is first reported; then once per heartbeat."""
 
@@ -49,6 +47,10 @@ class Run:
         self.to_keep: Json = None
         """What its job shall keep if it succeeds."""
         self.started = False
+        self.failure: Failure | None = None
+        """How it failed, once that is known."""
+        self._entered_at: float | None = None
+        self._ended_at: float | None = None
         self.cause: str | None = None
         """Why the body was told to end: requested, fenced, drain or timeout."""
         self.checkpointed = claim.fire.checkpoint is not None
@@ -75,6 +77,7 @@ class Run:
             if self.cause is not None or not self.trusted():
                 raise NotStarted
             self.started = True
+            self._entered_at = self.steady()
 
     def trusted(self) -> bool:
         return self.steady() < self.trusted_until
@@ -138,6 +141,19 @@ class Run:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(timeout.total_seconds(), self.cancel, "timeout")
 
+    def ending(self, update: Update) -> Ending:
+        """What is told of its end beside what the ledger says."""
+        retry, seconds = self.claim.job.retry, None
+        if self._entered_at is not None and self._ended_at is not None:
+            seconds = self._ended_at - self._entered_at
+        return Ending(
+            seconds=seconds,
+            failure=self.failure,
+            attempt=self.claim.fire.attempt - self.claim.fire.crashes,
+            attempts=retry.attempts if retry is not None else 1,
+            retry_in=update.delay if isinstance(update, RetryLater) else None,
+        )
+
     def trust_until(self, steady: float) -> None:
         self.trusted_until = max(self.trusted_until, steady)
         if self.body is not None:
@@ -163,6 +179,7 @@ class Run:
     def ended(self, error: BaseException | None) -> None:
         """Told by the host on the control loop, once: what the body raised."""
         self.is_over = True
+        self._ended_at = self.steady()
         for timer in (self._timer, self._report_timer):
             if timer is not None:
                 timer.cancel()
@@ -230,22 +247,10 @@ def _end(
 
 def _failure(run: Run, reason: Reason, error: BaseException, chance: random.Random) -> Update:
     job, fire = run.claim.job, run.claim.fire
-    text = _told(error) if reason is Reason.RAISED else f"timed out after {job.timeout}"
+    run.failure = failure = failure_of(error) if reason is Reason.RAISED else timed_out(job.timeout)
     if job.retry is not None and job.retry.covers(error):
         # Attempts cut short by a crash are counted apart, under crash_attempts.
         delay = job.retry.delay_after(fire.attempt - fire.crashes, chance)
         if delay is not None:
-            return RetryLater(run.key, run.token, delay, text)
-    return _end(run, State.FAILED, reason, text)
-
-
-def _told(error: BaseException) -> str:
-    if isinstance(error, RaisedElsewhere | CommandFailed | BodyDied):
-        text = str(error)  # how it came to us tells nobody anything
-    else:
-        try:
-            text = "".join(traceback.format_exception(error))
-        except Exception:  # an exception may be broken itself; the run has failed all the same
-            text = f"{type(error).__name__} (it cannot be shown)"
-    text = own_mask()(text[-2 * ERROR_LIMIT :])
-    return text if len(text) <= ERROR_LIMIT else "…" + text[-ERROR_LIMIT:]
+            return RetryLater(run.key, run.token, delay, failure.text)
+    return _end(run, State.FAILED, reason, failure.text)

@@ -23,7 +23,7 @@ from fencepost._version import __version__
 from fencepost.clock import Clock
 from fencepost.election import Leadership
 from fencepost.errors import StoreUnavailable
-from fencepost.events import Event, Events
+from fencepost.events import Ending, Event, Events
 from fencepost.execute import Host, Run, last_words, outcome
 from fencepost.heart import Heart
 from fencepost.janitor import Janitor
@@ -226,9 +226,10 @@ class Replica:
             run.fence()
         elif isinstance(update, Settle):
             told = changed(run.claim.fire, state=update.state, reason=update.reason, error=update.error)
-            self.tell(update.state.value, told)
+            self.tell(update.state.value, told, ending=run.ending(update))
         elif isinstance(update, RetryLater):
-            self.tell("retrying", changed(run.claim.fire, error=update.error))
+            told = changed(run.claim.fire, error=update.error)
+            self.tell("retrying", told, ending=run.ending(update))
         else:
             self.tell("given_back", run.claim.fire)
         self._forget(run)
@@ -326,8 +327,10 @@ class Replica:
             else:
                 return records[0].kept if records else None
 
-    def tell(self, kind: str, fire: FireRecord | None = None, detail: str = "") -> None:
-        self.events.emit(Event(kind, self.id, fire, detail))
+    def tell(
+        self, kind: str, fire: FireRecord | None = None, detail: str = "", ending: Ending | None = None
+    ) -> None:
+        self.events.emit(Event(kind, self.id, fire, detail, ending))
 
     def store_failed(self, error: StoreUnavailable) -> None:
         if not self._degraded:

@@ -52,6 +52,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8787
     retention: timedelta = timedelta(days=30)
+    log_level: Literal["debug", "info", "warning", "error"] = "info"  # of `fencepost run` and `serve`
 
     @classmethod
     def load(
@@ -327,6 +328,13 @@ def _networks(value: object) -> tuple[str, ...]:
     return tuple(parts)
 
 
+def _log_level(value: object) -> str:
+    level = value.strip().lower() if isinstance(value, str) else value
+    if level not in ("debug", "info", "warning", "error"):
+        raise ConfigurationError(f"{_short(value)} is not a log level: use debug, info, warning or error")
+    return str(level)
+
+
 def _whole_number(lowest: int, highest: int, hint: str = "") -> Callable[[object], int]:
     def parse(value: object) -> int:
         try:
@@ -417,6 +425,7 @@ _PARSERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "host": _text,
     "port": _whole_number(0, 65_535),
     "retention": duration,
+    "log_level": _log_level,
 }
 _OPTIONAL: Final = frozenset({"store", "horizon", "revision", "auth_token", "read_token"})
 _SECRETS: Final = ("store", "auth_token", "read_token")

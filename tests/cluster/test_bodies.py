@@ -145,7 +145,7 @@ async def test_a_command_that_fails_says_how_and_only_the_end_of_much_output_is_
     assert fire.error.endswith("line 20000\nthe end")
     assert len(fire.error) < 9_000
     absent = await settled(scheduler, "absent")
-    assert absent.error == "exit code 127\nno-such-program-here: No such file or directory"
+    assert absent.error == "exit code 127\ncommand not found: no-such-program-here"
 
 
 async def test_a_cancelled_command_ends_with_everything_it_started(scheduler, tmp_path):

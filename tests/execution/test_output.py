@@ -242,7 +242,8 @@ async def test_an_error_that_cannot_be_stored_as_it_is_does_not_keep_the_run_fro
 ):
     scheduler = Scheduler(store=postgres_url)
     # A report of this test could not be sent from one process to another with such a record in it.
-    monkeypatch.setattr(logging.getLogger("tests.talk"), "propagate", False)
+    for name in ("tests.talk", "fencepost"):
+        monkeypatch.setattr(logging.getLogger(name), "propagate", False)
 
     @scheduler.task
     async def breaks():

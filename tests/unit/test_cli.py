@@ -73,6 +73,27 @@ def test_run_verbose_tells_every_start():
     assert "started tick@" in verbose.stderr
 
 
+def test_a_failure_is_one_line_and_its_traceback_is_shown_on_request():
+    quiet = fencepost("run", "sample:failing", "--seconds", "0.3")
+    assert ": ValueError: row 7 is bad\n" in quiet.stderr
+    assert "Traceback" not in quiet.stderr
+    debug = fencepost("run", "sample:failing", "--seconds", "0.3", FENCEPOST_LOG_LEVEL="DEBUG")
+    assert 'raise ValueError("row 7 is bad")' in debug.stderr
+    assert "started broken@" in debug.stderr
+
+
+def test_run_logs_one_json_object_per_line_at_the_level_that_is_set():
+    done = fencepost(
+        "run", "sample:failing", "--seconds", "0.3", "--log-format", "json", FENCEPOST_LOG_LEVEL="error"
+    )
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert {line["event"] for line in lines} == {"run.failed"}
+    assert {(line["error_type"], line["error"]) for line in lines} == {("ValueError", "row 7 is bad")}
+    wrong = fencepost("run", "sample:failing", FENCEPOST_LOG_LEVEL="loud")
+    assert wrong.returncode == CONFIGURATION
+    assert "FENCEPOST_LOG_LEVEL: 'loud' is not a log level: use debug, info, warning or error" in wrong.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_the_running_job_finish_and_says_which_it_was(number):
     process = start("run", "sample:slow")

@@ -279,4 +279,5 @@ def _raised(event: Any) -> BaseException:
     if error.__traceback__ is not None or not event.traceback:
         return error
     told = event.traceback + "".join(traceback.format_exception_only(error))  # from another process
-    return RaisedElsewhere(told, [each.__name__ for each in type(error).__mro__])
+    kinds = [each.__name__ for each in type(error).__mro__]
+    return RaisedElsewhere(told, kinds, kinds[0], str(error))

@@ -125,8 +125,7 @@ def main(descriptor: int) -> None:
         if asyncio.iscoroutine(result):
             asyncio.run(result)
     except BaseException as error:
-        told = "".join(traceback.format_exception(error))[-8_192:]
-        replica.send(raised=told, names=sorted(exception_names(error)))
+        replica.send(names=sorted(exception_names(error)), kind=type(error).__name__, **_described(error))
     else:
         replica.send(done=True)
 
@@ -139,6 +138,15 @@ def find(where: Mapping[str, str]) -> Any:
         first, *others = where["name"].split(".")
         return reduce(getattr, others, names[first])
     return reduce(getattr, where["name"].split("."), importlib.import_module(where["module"]))
+
+
+def _described(error: BaseException) -> dict[str, Json]:
+    try:
+        text, message = "".join(traceback.format_exception(error)), str(error)
+    except Exception:  # an exception may be broken itself; the run has failed all the same
+        message = "it cannot be shown"
+        text = f"{type(error).__name__} ({message})"
+    return {"raised": text[-8_192:], "message": message[:2_000]}
 
 
 def _cancelled(number: int, frame: object) -> None:

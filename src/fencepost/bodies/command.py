@@ -17,7 +17,18 @@ SHELL = ("/bin/sh", "-c")
 
 
 class CommandFailed(FencepostError):
-    """It ended with another exit code than 0. The message holds the end of its output."""
+    """It ended with another exit code than 0, or could not be started. The message holds the end of its output."""
+
+    def __init__(self, text: str, code: int | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        """Its exit code; None: it could not be started."""
+
+    @property
+    def line(self) -> str:
+        """`exit code 3: the last line of its output`."""
+        lines = [line.strip() for line in str(self).splitlines() if line.strip()]
+        return lines[0] if len(lines) < 2 else f"{lines[0]}: {lines[-1]}"
 
 
 @dataclass(frozen=True)

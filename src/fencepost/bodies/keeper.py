@@ -24,8 +24,11 @@ def main() -> None:
     try:
         child = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)
     except OSError as error:
-        os.write(1, f"{sys.argv[1]}: {error.strerror}\n".encode())
-        os._exit(127)
+        is_path = "/" in sys.argv[1]  # a file that is there names an interpreter that is not
+        missing = isinstance(error, FileNotFoundError) and not (is_path and os.path.lexists(sys.argv[1]))
+        reason = "command not found" if missing else f"cannot be run ({error.strerror})"
+        os.write(1, f"{reason}: {sys.argv[1]}\n".encode(errors="replace"))
+        os._exit(127 if missing else 126)
     _thread.start_new_thread(_watch, (pipe,))
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the group is told: the command decides when it ends
     _, status = os.waitpid(child, 0)

@@ -109,22 +109,29 @@ class CommandBody(_Process):
     def run(self, enter: Enter) -> None:
         self._fire._mask = mask_for({**os.environ, **self._command.env})
         enter()
-        popen = self._start(
-            [sys.executable, "-I", "-S", keeper.__file__, *self._command.argv],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=self._command.cwd,
-            env=self._command.environment(self._fire),
-            pass_fds=self._descriptors,
-        )
+        cwd = self._command.cwd
+        try:
+            popen = self._start(
+                [sys.executable, "-I", "-S", keeper.__file__, *self._command.argv],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                env=self._command.environment(self._fire),
+                pass_fds=self._descriptors,
+            )
+        except OSError as error:
+            if cwd is not None and not os.access(cwd, os.X_OK):
+                raise CommandFailed(f"cannot enter its working folder {cwd}: {error.strerror}") from error
+            raise
         assert popen.stdout is not None
         with popen:
             _keep(popen.stdout.fileno(), self._fire)
             code = popen.wait()
         if code:
             output = self._fire._output
-            raise CommandFailed(f"exit code {code}\n{output.last(KEPT_IN_ERROR) if output else ''}".strip())
+            end = output.last(KEPT_IN_ERROR) if output else ""
+            raise CommandFailed(f"exit code {code}\n{end}".strip(), code)
 
 
 class FunctionBody(_Process):
@@ -174,7 +181,7 @@ class FunctionBody(_Process):
         if outcome is None:
             raise BodyDied(_ended(code))
         if "raised" in outcome:
-            raise RaisedElsewhere(outcome["raised"], outcome["names"])
+            raise RaisedElsewhere(outcome["raised"], outcome["names"], outcome["kind"], outcome["message"])
 
     def _reader(self, pipe: IO[bytes] | None, ours: int) -> threading.Thread:
         """Keeps what the process says, and passes it on to where it would have gone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,8 +14,10 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from fencepost.cli.output import note, printable
+from fencepost.masking import mask_for
 from fencepost.model import FireRecord, State
 from fencepost.pipeline.progress import BEFORE_THE_FIRST
+from fencepost.web.logs import Formatter
 
 Show = Callable[[FireRecord], None]
 
@@ -38,11 +41,12 @@ def log_to_stderr() -> None:
     """Where bars are drawn, above them."""
     if sys.stderr.isatty():
         console = stderr_console()
-        logging.basicConfig(
-            format="%(message)s", level=logging.INFO, handlers=[RichHandler(console=console, show_path=False)]
-        )
+        handler: logging.Handler = RichHandler(console=console, show_path=False)
+        handler.setFormatter(Formatter("text", mask_for(os.environ), "%(message)s"))
     else:
-        logging.basicConfig(format="%(asctime)s %(levelname)-7s %(message)s", level=logging.INFO)
+        handler = logging.StreamHandler()
+        handler.setFormatter(Formatter("text", mask_for(os.environ)))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 def stderr_console() -> Console:

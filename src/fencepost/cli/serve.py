@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from fencepost.cli.run import log_options
 from fencepost.cli.target import load
 from fencepost.errors import ConfigurationError
 from fencepost.scheduler import Scheduler
@@ -20,8 +21,7 @@ from fencepost.scheduler import Scheduler
 )
 @click.option("--host", help="Address to listen on; default: FENCEPOST_HOST, else 127.0.0.1.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="Default: FENCEPOST_PORT, else 8787.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("-v", "--verbose", is_flag=True, help="Log every start as well.")
+@log_options
 def serve(
     target: str, replica: str, host: str | None, port: int | None, log_format: Any, verbose: bool
 ) -> None:

@@ -1,26 +1,48 @@
-"""Logs of `fencepost serve`: lines for people, or one JSON object per line. Neither shows a secret."""
+"""Logs of `fencepost run` and `serve`: lines for people, or one JSON object per line. Neither shows a secret."""
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import os
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from fencepost.events import RUN_EVENTS, Event
+from fencepost.events import RUN_EVENTS, Ending, Event
 from fencepost.masking import Mask, mask_for
 from fencepost.settings import Settings
 
 LogFormat = Literal["text", "json"]
+LINE = "%(asctime)s %(levelname)-7s %(message)s"
+
+
+def begin(format: LogFormat) -> Formatter:
+    """Before the target is imported, so that what it logs meanwhile is formatted, too. A target that configures logging
+    by itself keeps what it has configured."""
+    handler = logging.StreamHandler()
+    formatter = Formatter(format, mask_for(os.environ))
+    handler.setFormatter(formatter)
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
+    return formatter
 
 
 def configure(format: LogFormat, settings: Settings, *, verbose: bool = False) -> None:
     """Everything goes to standard error, through the root logger."""
     handler = logging.StreamHandler()
-    handler.setFormatter(Formatter(format, mask_of(settings)))
+    formatter = Formatter(format, mask_of(settings))
+    handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
-    logging.getLogger("fencepost").setLevel(logging.DEBUG if verbose else logging.INFO)
+    apply(settings, formatter, verbose=verbose)
+
+
+def apply(settings: Settings, formatter: Formatter, *, verbose: bool = False) -> None:
+    """The level and the secrets of these settings. Other libraries log nothing below `info`."""
+    level = logging.DEBUG if verbose else logging.getLevelNamesMapping()[settings.log_level.upper()]
+    logging.getLogger().setLevel(max(level, logging.INFO))
+    logging.getLogger("fencepost").setLevel(level)
+    formatter.mask = mask_of(settings)
+    formatter.tracebacks = level <= logging.DEBUG
 
 
 def mask_of(settings: Settings) -> Mask:
@@ -30,28 +52,33 @@ def mask_of(settings: Settings) -> Mask:
 
 
 class Formatter(logging.Formatter):
-    def __init__(self, format: LogFormat, mask: Mask) -> None:
-        super().__init__("%(asctime)s %(levelname)-7s %(message)s")
+    def __init__(self, format: LogFormat, mask: Mask, line: str = LINE) -> None:
+        super().__init__(line)
         self._as_json = format == "json"
-        self._mask = mask
+        self.mask = mask
+        self.tracebacks = False
+        """Whether a line about a failed run is followed by the traceback. It is with the fire in any case."""
 
     def format(self, record: logging.LogRecord) -> str:
-        if not self._as_json:
-            return self._mask(super().format(record))
-        return json.dumps(self._fields(record), default=str)
+        if self._as_json:
+            return json.dumps(self._fields(record), default=str)
+        if record.exc_info and not self.tracebacks and hasattr(record, "fencepost_event"):
+            record = copy.copy(record)  # other handlers want what is left out here
+            record.exc_info = record.exc_text = None
+        return self.mask(super().format(record))
 
     def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
         fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": self._mask(record.getMessage()),
+            "message": self.mask(record.getMessage()),
         }
         event = getattr(record, "fencepost_event", None)
         if isinstance(event, Event):
             fields |= event_fields(event)
         if record.exc_info:
-            fields["exception"] = self._mask(self.formatException(record.exc_info))
+            fields["exception"] = self.mask(self.formatException(record.exc_info))
         return fields
 
 
@@ -63,4 +90,17 @@ def event_fields(event: Event) -> dict[str, Any]:
     if fire := event.fire:
         fields |= {"job_id": fire.job_id, "fire": fire.key, "token": fire.token, "attempt": fire.attempt}
         fields |= {"reason": fire.reason} if fire.reason else {}
-    return fields
+    return fields | (ending_fields(event.ending) if event.ending else {})
+
+
+def ending_fields(ending: Ending) -> dict[str, Any]:
+    failure = ending.failure
+    fields = {
+        "duration_seconds": None if ending.seconds is None else round(ending.seconds, 6),
+        "attempts": ending.attempts if ending.attempts > 1 else None,
+        "retry_in_seconds": None if ending.retry_in is None else round(ending.retry_in, 3),
+        "error": failure and failure.message,
+        "error_type": (failure and failure.kind) or None,
+        "exit_code": failure and failure.exit_code,
+    }
+    return {name: value for name, value in fields.items() if value is not None}

@@ -37,3 +37,11 @@ async def slow_job() -> None:
     print("started", flush=True)
     await asyncio.sleep(0.5)
     print("finished", flush=True)
+
+
+failing = Scheduler("memory://")
+
+
+@failing.job(every(seconds=0.1), id="broken")
+def broken() -> None:
+    raise ValueError("row 7 is bad")
