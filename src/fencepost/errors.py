@@ -21,6 +21,22 @@ class ConfigurationError(FencepostError, ValueError):
     exit_code = 78
 
 
+class NothingStored(ConfigurationError):
+    """A namespace that does not exist, asked for by a command that creates none."""
+
+    def __init__(self, place: str, namespace: str, namespaces: Sequence[str]) -> None:
+        """`namespaces`: those that exist in the same place."""
+        shown = ", ".join(namespaces[:NAMESPACES_SHOWN]) + (
+            ", …" if len(namespaces) > NAMESPACES_SHOWN else ""
+        )
+        there = f"namespaces there: {shown}" if namespaces else "nothing of Fencepost is there yet"
+        super().__init__(f"namespace {namespace!r} holds nothing in {place}; {there}")
+        self.namespaces = tuple(namespaces)
+
+
+NAMESPACES_SHOWN = 20
+
+
 class UsageError(FencepostError, ValueError):
     """A call or a command line that does not fit: an unknown job, a missing module or attribute."""
 

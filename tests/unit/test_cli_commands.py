@@ -599,7 +599,7 @@ def test_the_store_may_be_named_and_wins_over_the_environment(cli, app, database
     monkeypatch.setenv("FENCEPOST_STORE", "sqlite:///elsewhere.db")
     assert cli("status").code == UNAVAILABLE
     assert cli("status", "--store", "sqlite:///app.db").code == 0
-    assert cli("status", app).code == UNAVAILABLE
+    assert cli("status", app).code == CONFIGURATION
     monkeypatch.delitem(sys.modules, app.partition(":")[0])  # each command is a process of its own
     assert cli("status", app, "--store", "sqlite:///app.db").code == 0
     assert sorted(database.parent.glob("*.db")) == [database]

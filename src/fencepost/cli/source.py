@@ -11,9 +11,7 @@ import asyncio
 import getpass
 import os
 import socket
-import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,12 +19,11 @@ from typing import Any, TypeVar
 import click
 
 from fencepost.cli.target import load
-from fencepost.errors import ConfigurationError, StoreUnavailable, UsageError
+from fencepost.errors import ConfigurationError, NothingStored, StoreUnavailable, UsageError
 from fencepost.model import JobRecord
 from fencepost.scheduler import Scheduler
 from fencepost.settings import Settings, did_you_mean, redacted
 from fencepost.store.base import Store
-from fencepost.store.sqlite.schema import Names
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -72,18 +69,33 @@ class Source:
         return self.scheduler.settings
 
     def ask(self, work: Callable[[Store], Awaitable[T]]) -> T:
-        """Open the store, do this on it, close it. The store must be there: reading makes none."""
+        """Open the store, do this on it, close it. Creates no namespace, and no store: an empty answer would be a wrong
+        one."""
         store = self.scheduler.store
-        must_exist(store, self.scheduler)
+        must_exist(store, self.scheduler, self.target)
 
         async def session() -> T:
+            store.creates = False
             try:
-                await store.open()
+                await self._open(store)
                 return await work(store)
             finally:
                 await store.close()
+                store.creates = True  # `trigger --here` joins with the same store later
 
         return asyncio.run(session())
+
+    async def _open(self, store: Store) -> None:
+        try:
+            await store.open()
+        except NothingStored as error:
+            remedy = (
+                "give the right one with --namespace or FENCEPOST_NAMESPACE, the right store with --store or "
+                "FENCEPOST_STORE"
+                if self.target is None
+                else _never_run(self.target)
+            )
+            raise ConfigurationError(f"{error}; {remedy}") from None
 
 
 def _scheduler(target: str | None, url: str | None, namespace: str | None) -> Scheduler:
@@ -100,39 +112,27 @@ def _scheduler(target: str | None, url: str | None, namespace: str | None) -> Sc
     return scheduler
 
 
-def must_exist(store: Store, scheduler: Scheduler) -> None:
-    """A command that looks must not answer from an empty store that it has just made itself."""
-    name, namespace = scheduler.store_name, scheduler.settings.namespace
+def must_exist(store: Store, scheduler: Scheduler, target: str | None = None) -> None:
+    """The store can be seen from here, and its file or folder exists."""
+    name = scheduler.store_name
     if not store.shared:
         raise ConfigurationError(
             f"{name} lives inside one process, and nothing outside can see it; give the scheduler a store that "
             "is shared, such as sqlite:///app.db, and name it with --store or FENCEPOST_STORE"
         )
     path = getattr(store, "path", None)
-    if not isinstance(path, Path):
+    if not isinstance(path, Path) or path.exists():
         return
-    if not path.exists():
-        raise StoreUnavailable(
-            f"there is no {path} yet: start a replica with `fencepost run app:scheduler`, or name the right store "
-            "with --store or FENCEPOST_STORE"
-        )
-    if not _has_namespace(path, namespace):
-        raise ConfigurationError(
-            f"{path} has nothing of Fencepost in namespace {namespace!r}: name the right store with --store or "
-            "FENCEPOST_STORE, the right namespace with --namespace or FENCEPOST_NAMESPACE"
-        )
+    if target is not None:
+        raise ConfigurationError(f"there is no {path} yet; {_never_run(target)}")
+    raise StoreUnavailable(
+        f"there is no {path} yet: start a replica with `fencepost run app:scheduler`, or name the right store "
+        "with --store or FENCEPOST_STORE"
+    )
 
 
-def _has_namespace(path: Path, namespace: str) -> bool:
-    if path.is_dir():
-        return (path / namespace).is_dir()
-    table = Names(namespace)["meta"].strip('"')
-    try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=1)) as db:
-            query = "select 1 from sqlite_master where type = 'table' and name = ?"
-            return db.execute(query, (table,)).fetchone() is not None
-    except sqlite3.Error:
-        return True  # not for us to judge: opening it says what is wrong
+def _never_run(target: str) -> str:
+    return f"nothing has run here yet; start it with `fencepost run {target}`"
 
 
 async def stored_job(store: Store, job_id: str) -> JobRecord:

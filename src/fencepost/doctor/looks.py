@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +17,16 @@ from urllib.parse import urlsplit
 
 from fencepost.cli.source import must_exist
 from fencepost.doctor.finding import Finding, ok, problem, warning
-from fencepost.errors import ConfigurationError, StoreUnavailable
+from fencepost.errors import NAMESPACES_SHOWN, StoreUnavailable
 from fencepost.scheduler import Scheduler
 from fencepost.settings import redacted
 from fencepost.store.file import FileStore
 from fencepost.store.file.folder import Folder
+from fencepost.store.file.folder import namespaces as namespaces_in
 from fencepost.store.file.journal import Journal
 from fencepost.store.local import boot_id, refuse_network_file_system
 from fencepost.store.sqlite import SqliteStore
-from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta
+from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, namespaces
 from fencepost.store.sqlite.store import wal_is_sound
 
 START = "start a replica: `fencepost run app:scheduler`"
@@ -47,10 +49,7 @@ async def look_at(scheduler: Scheduler) -> Look:
             "it lives inside one process: every other one runs every job as well, and none can look into it"
         )
         return Look((warning(what, remedy),), may_open=False)
-    try:
-        must_exist(store, scheduler)
-    except ConfigurationError:
-        return _nothing_there(namespace)
+    must_exist(store, scheduler)
     if isinstance(store, SqliteStore):
         return await asyncio.to_thread(_sqlite, store.path, namespace)
     if isinstance(store, FileStore):
@@ -77,6 +76,8 @@ def _sqlite(path: Path, namespace: str) -> Look:
     refuse_network_file_system(path.parent)
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=1)) as db:
+            if namespace not in (found := namespaces(db)):
+                return _nothing_there(namespace, found)
             (mode,) = db.execute("pragma journal_mode").fetchone()
             is_ours = db.execute(FOREIGN_TABLES).fetchone() is None
             boot = meta(db, Names(namespace), "boot")
@@ -111,8 +112,8 @@ def _journal(mode: str, is_ours: bool) -> Look:
 def _file(path: Path, namespace: str) -> Look:
     refuse_network_file_system(path)
     folder = Folder(path / namespace)
-    if folder.generation() is None:
-        return _nothing_there(namespace)
+    if namespace not in (found := namespaces_in(path)):
+        return _nothing_there(namespace, found)
     journal = Journal(folder, snapshot_bytes=0, keep_fires=0)
     try:
         journal.load()
@@ -140,8 +141,10 @@ def _unless_rebooted(boot: str | None, look: Look) -> Look:
     return Look((*look.findings, problem(what, START)), may_open=False)
 
 
-def _nothing_there(namespace: str, *findings: Finding) -> Look:
+def _nothing_there(namespace: str, others: Sequence[str], *findings: Finding) -> Look:
     what = f"nothing of Fencepost is there yet, in namespace {namespace!r}"
+    if others:
+        what += f"; namespaces there: {', '.join(others[:NAMESPACES_SHOWN])}"
     return Look((*findings, warning(what, NOT_YET)), may_open=False)
 
 
@@ -150,6 +153,7 @@ def _nothing_there(namespace: str, *findings: Finding) -> Look:
 
 async def _redis(url: str, namespace: str) -> Look:
     from fencepost.store.redis.address import client_url, prefix_of
+    from fencepost.store.redis.address import namespaces as namespaces_of
     from fencepost.store.redis.keys import Keys
     from fencepost.store.redis.link import Link
     from fencepost.store.redis.server import Server
@@ -161,11 +165,12 @@ async def _redis(url: str, namespace: str) -> Look:
         server.refuse_what_cannot_work(link.name)
         history = await link.ask("HGET", keys.leader, "history")
         run = await link.ask("HGET", keys.meta, "run")
+        others = await namespaces_of(link, url) if history is None else []
     finally:
         await link.close()
     promise = ok(server.promise()) if server.keeps_writes else warning(server.promise(), _KEEP)
     if history is None:
-        return _nothing_there(namespace, promise)
+        return _nothing_there(namespace, others, promise)
     return _unless_restarted(run == server.run, promise)
 
 
@@ -178,7 +183,7 @@ def _postgres(url: str, namespace: str) -> Look:
     from fencepost.store.postgres.connection import connect, told
     from fencepost.store.postgres.names import Names as Schema
     from fencepost.store.postgres.schema import meta as value
-    from fencepost.store.postgres.schema import version
+    from fencepost.store.postgres.schema import namespaces, version
 
     try:
         with closing(connect(url, Schema(namespace))) as db:
@@ -188,7 +193,7 @@ def _postgres(url: str, namespace: str) -> Look:
             )
             findings = _server_settings(number, commit, fsync, db.server.is_direct)
             if version(db) is None:
-                return _nothing_there(namespace, *findings)
+                return _nothing_there(namespace, namespaces(db), *findings)
             return _unless_restarted(value(db, "history") == db.server.history, *findings)
     except psycopg.Error as error:
         raise told(error, redacted(url)) from error

@@ -346,6 +346,10 @@ class Store(ABC):
     shared: bool = True
     """Whether replicas in other processes see it."""
 
+    creates: bool = True
+    """Whether `open` creates a namespace that does not exist. Commands that look, or change what exists, set it to
+    False: then `open` raises `NothingStored` and leaves the place as it was."""
+
     remembers_empty_claims: bool = True
     """Whether a claim that found nothing is written down, and so counts as a sign of life."""
 

@@ -74,6 +74,15 @@ class Folder:
             (self.fires / name).unlink(missing_ok=True)
 
 
+def namespaces(path: Path) -> list[str]:
+    """Those that exist in the folder of a store."""
+    if not path.is_dir():
+        return []
+    return sorted(
+        each.name for each in path.iterdir() if each.is_dir() and Folder(each).generation() is not None
+    )
+
+
 # --- writing that lasts ---------------------------------------------------------------------------------
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.clock import Clock, SystemClock, moment_of
-from fencepost.errors import ConfigurationError, FencepostError, StoreUnavailable
+from fencepost.errors import ConfigurationError, FencepostError, NothingStored, StoreUnavailable
 from fencepost.model import FireRecord, checked_id
 from fencepost.store.base import FireQuery
-from fencepost.store.file.folder import Folder
+from fencepost.store.file.folder import Folder, namespaces
 from fencepost.store.file.journal import SNAPSHOT_BYTES, Journal
 from fencepost.store.file.state import LoggedState
 from fencepost.store.local import Beacons, Hint, boot_id, refuse_network_file_system
@@ -160,6 +160,8 @@ class FileStore(LocalMirror):
     def _open(self) -> None:
         if self._opened_in == os.getpid():
             return
+        if not self.creates and self._folder.path.name not in (found := namespaces(self.path)):
+            raise NothingStored(f"file://{self.path.absolute()}", self._folder.path.name, found)
         if not self.path.parent.is_dir():
             raise ConfigurationError(
                 f"there is no folder {self.path.parent} for {self.path.name}; create it first"

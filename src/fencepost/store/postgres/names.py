@@ -24,13 +24,18 @@ LOCK_TIMEOUT_MS = 4000
 STATEMENT_TIMEOUT_MS = 5000
 
 
+DEFAULT_SCHEMA = "fencepost"
+"""Of the namespace `default`; `fencepost_<namespace>` of any other."""
+
+
 class Names:
     def __init__(self, namespace: str) -> None:
         if len(namespace) > LONGEST:
             raise ConfigurationError(
                 f"namespace {namespace[:20]!r}… is too long for PostgreSQL; use at most {LONGEST} characters"
             )
-        self.schema = "fencepost" if namespace == "default" else f"fencepost_{namespace}"
+        self.namespace = namespace
+        self.schema = DEFAULT_SCHEMA if namespace == "default" else f"{DEFAULT_SCHEMA}_{namespace}"
         self.channel = self.schema
         self._words = {
             "{schema}": f'"{self.schema}"',

@@ -8,6 +8,7 @@ from psycopg import errors
 
 from fencepost.errors import ConfigurationError
 from fencepost.store.postgres.connection import Connection
+from fencepost.store.postgres.names import DEFAULT_SCHEMA
 
 VERSION = 1
 SCRIPTS = ("tables", "enter", "listen", "close", "claim", "settle", "plan", "beat", "prune")
@@ -17,6 +18,13 @@ _ALONE = "select pg_advisory_xact_lock(1718972275, 0)"
 
 _EXISTS = """
 select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = 'meta'
+"""
+
+MOST_NAMESPACES = 1000
+
+_SCHEMAS = """
+select n.nspname::text from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relname = 'meta' and c.relkind = 'r' and (n.nspname = %s or starts_with(n.nspname, 'fencepost_')) limit %s
 """
 
 
@@ -35,6 +43,12 @@ def prepare(connection: Connection) -> None:
                 f"this database has schema {found}, newer than the {VERSION} this version of Fencepost knows; "
                 "upgrade Fencepost on this replica"
             )
+
+
+def namespaces(connection: Connection) -> list[str]:
+    """Those that exist in this database."""
+    found = connection.all(_SCHEMAS, DEFAULT_SCHEMA, MOST_NAMESPACES)
+    return sorted(name.removeprefix(DEFAULT_SCHEMA).removeprefix("_") or "default" for (name,) in found)
 
 
 def version(connection: Connection) -> int | None:

@@ -16,7 +16,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from fencepost.clock import Clock, Moment, moment_of
-from fencepost.errors import StoreUnavailable
+from fencepost.errors import NothingStored, StoreUnavailable
 from fencepost.model import FireRecord
 from fencepost.settings import redacted
 from fencepost.store import mirror
@@ -47,7 +47,7 @@ from fencepost.store.postgres.names import Names
 from fencepost.store.postgres.plain import Now
 from fencepost.store.postgres.records import place_of
 from fencepost.store.postgres.rows import KnownTargets, PostgresRows
-from fencepost.store.postgres.schema import meta, prepare
+from fencepost.store.postgres.schema import meta, namespaces, prepare, version
 from fencepost.store.waiting import Waiters
 
 log = logging.getLogger("fencepost")
@@ -313,6 +313,8 @@ class PostgresStore(ThreadedMirror):
         if self._db is None:
             db = connect(self._url, self._names)
             try:
+                if not self.creates and version(db) is None:
+                    raise NothingStored(self.name, self._names.namespace, namespaces(db))
                 prepare(db)
                 if meta(db, "history") != db.server.history:
                     self._carefully(db, PostgresRows.follow, db.server.history, secrets.token_hex(4))

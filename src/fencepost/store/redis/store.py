@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from fencepost.clock import Clock
-from fencepost.errors import ConfigurationError
+from fencepost.errors import ConfigurationError, NothingStored
 from fencepost.model import JobRecord, checked_id
 from fencepost.settings import redacted
 from fencepost.store import mirror
@@ -32,7 +32,7 @@ from fencepost.store.base import (
 from fencepost.store.codec import micros
 from fencepost.store.mirror import Mirror, P, T
 from fencepost.store.redis import scripts
-from fencepost.store.redis.address import client_url, prefix_of
+from fencepost.store.redis.address import client_url, namespaces, prefix_of
 from fencepost.store.redis.beacons import Beacons
 from fencepost.store.redis.careful import CarefulPath, Forgotten
 from fencepost.store.redis.channel import Channel
@@ -65,6 +65,7 @@ class RedisStore(Mirror):
         incarnation: int | None = None,
     ) -> None:
         """`clock`: instead of the server's own, for tests. `incarnation`: the first one of a store that is new."""
+        self._url, self._namespace = url, namespace
         self._keys = Keys(prefix_of(url, namespace))
         self._link = Link(client_url(url), redacted(url))
         self._clock = clock
@@ -244,8 +245,10 @@ class RedisStore(Mirror):
         server.refuse_what_cannot_work(self._link.name)
         first = "" if self._first_incarnation is None else self._first_incarnation
         fresh = secrets.token_hex(8)
-        args = (*self._now(), fresh, first, SCHEMA, server.run, self._history)
+        args = (*self._now(), fresh, first, SCHEMA, server.run, self._history, int(self.creates))
         history, schema, run, gone = await self._link.ask("EVALSHA", scripts.INIT, self._keys.prefix, *args)
+        if history is None:
+            raise NothingStored(self._link.name, self._namespace, await namespaces(self._link, self._url))
         if int(schema) > SCHEMA:
             raise ConfigurationError(
                 f"{self._link.name} has schema {schema}, newer than the {SCHEMA} this version of Fencepost knows; "

@@ -70,6 +70,13 @@ class Names(dict[str, str]):
         return self._statements[statement]
 
 
+def namespaces(db: sqlite3.Connection) -> list[str]:
+    """Those that exist in this database."""
+    tables = db.execute("select name from sqlite_master where type = 'table'").fetchall()
+    found = (re.fullmatch(r"fencepost_(?:(.+)_)?meta", name) for (name,) in tables)
+    return sorted(each[1] or "default" for each in found if each)
+
+
 def prepare(db: sqlite3.Connection, names: Names) -> None:
     """Create the tables, or check that this version can work with them. Inside a write transaction."""
     if not _exists(db, names["meta"]):

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.clock import Clock, SystemClock, moment_of
-from fencepost.errors import ConfigurationError, StoreCorrupt, StoreUnavailable
+from fencepost.errors import ConfigurationError, NothingStored, StoreCorrupt, StoreUnavailable
 from fencepost.store import mirror
 from fencepost.store.base import Home
 from fencepost.store.local import Beacons, Hint, boot_id, refuse_network_file_system
 from fencepost.store.mirror import LocalMirror, P, T
 from fencepost.store.sqlite.plain import PlainRows
-from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, prepare, set_meta
+from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, namespaces, prepare, set_meta
 from fencepost.store.turn import PATIENCE, Turn
 
 log = logging.getLogger("fencepost")
@@ -58,6 +58,7 @@ class SqliteStore(LocalMirror):
 
     def __init__(self, path: str | Path, namespace: str = "default", clock: Clock | None = None) -> None:
         self.path = Path(path)
+        self._namespace = namespace
         self._names = Names(namespace)
         self._clock = clock or SystemClock()
         self.home = Home("sqlite", str(self.path.absolute()), self._names["fires"])
@@ -195,8 +196,12 @@ class SqliteStore(LocalMirror):
             raise ConfigurationError(f"there is no folder {folder} for the database; create it first")
         refuse_network_file_system(folder)
         try:
-            db = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
-            self._set_up(db)
+            db = self._connect()
+            try:
+                self._set_up(db)
+            except BaseException:
+                db.close()
+                raise
         except sqlite3.OperationalError as error:
             raise StoreUnavailable(f"{self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
@@ -206,10 +211,20 @@ class SqliteStore(LocalMirror):
             ) from error
         self._db, self._pid = db, os.getpid()
 
+    def _connect(self) -> sqlite3.Connection:
+        """SQLite creates a missing file unless a URI says otherwise."""
+        where = self.path if self.creates else f"{self.path.resolve().as_uri()}?mode=rw"
+        return sqlite3.connect(
+            where, timeout=0, isolation_level=None, check_same_thread=False, uri=not self.creates
+        )
+
     def _set_up(self, db: sqlite3.Connection) -> None:
+        if not self.creates:
+            self._refuse_to_create(db)
         self._patiently(db, "pragma synchronous = full")
         self._choose_journal(db)
-        self._folder.mkdir(mode=0o700, exist_ok=True)
+        if self.creates:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
         self._patiently(db, "begin immediate")
         try:
             prepare(db, self._names)
@@ -219,6 +234,14 @@ class SqliteStore(LocalMirror):
             if db.in_transaction:
                 db.execute("rollback")
             raise
+
+    def _refuse_to_create(self, db: sqlite3.Connection) -> None:
+        self._patiently(db, "begin")
+        self._patiently(db, "select 1 from sqlite_master limit 1")  # takes the lock that begin does not
+        found = namespaces(db)
+        self._patiently(db, "commit")
+        if self._namespace not in found:
+            raise NothingStored(f"sqlite:///{self.path}", self._namespace, found)
 
     def _choose_journal(self, db: sqlite3.Connection) -> None:
         """WAL where it is sound. Up to 3.51.2 several processes that write and checkpoint can corrupt it; then

@@ -1,8 +1,11 @@
 -- A store is made, unless there is one. Its first incarnation is the day, so that tokens outrank those of a store that
 -- was here before, even if nobody remembers it.
 -- ARGV: prefix, now, steady, history, incarnation (empty: the days since 2025), schema, run of the server, history
--- that the caller remembers
+-- that the caller remembers, 1 to make the store if there is none (0: the history in the reply is nil)
 local p = ARGV[1]
+if ARGV[9] == '0' and redis.call('HEXISTS', p .. ':leader', 'history') == 0 then
+  return {false, false, false, false}
+end
 if redis.call('HEXISTS', p .. ':leader', 'history') == 0 then
   local incarnation, server = ARGV[5], ''
   if incarnation == '' then
