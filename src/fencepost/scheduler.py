@@ -27,6 +27,7 @@ from fencepost.execute import Host
 from fencepost.gate import SingleInstance
 from fencepost.handle import Handle, SyncScheduler
 from fencepost.host import ClosableHost, ThreadedHost
+from fencepost.importing import check_start
 from fencepost.model import FireRecord, Job, JobRecord, Json, State, checked_id, manual_key
 from fencepost.replica import Identity, Replica
 from fencepost.resources import Resource, checked_resources
@@ -201,6 +202,7 @@ class Scheduler:
     async def start(self) -> None:
         """Take part. Returns when the jobs are declared, or soon after if the store does not answer: then
         this replica keeps trying, and nothing runs until it succeeds."""
+        check_start()
         if self._replica is not None:
             raise UsageError("this scheduler has been started; stop it first")
         self.check_gate()
@@ -267,6 +269,7 @@ class Scheduler:
     def run(self, *, seconds: float | None = None) -> None:
         """Take part until SIGTERM or SIGINT, or for so many seconds. Blocks, stops gracefully, and raises
         `KeyboardInterrupt` after a SIGINT."""
+        check_start()
         if asyncio.run(self._run(seconds)) == signal.SIGINT:
             raise KeyboardInterrupt
 
@@ -472,6 +475,7 @@ class Scheduler:
 
     def _take_part(self, host: ClosableHost) -> concurrent.futures.Future[None]:
         """With bodies on this host. Done when the jobs are declared."""
+        check_start()
         self._host = host
         for warning in self.settings.warnings():
             log.warning("%s", warning)

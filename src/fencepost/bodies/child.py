@@ -27,6 +27,7 @@ from fencepost.clock import SystemClock
 from fencepost.errors import RunCancelled
 from fencepost.fenced import Scope
 from fencepost.fire import Fire, entered
+from fencepost.importing import refusing_starts
 from fencepost.model import FireRecord, Json
 from fencepost.retry import exception_names
 from fencepost.store.codec import from_json
@@ -134,10 +135,13 @@ def find(where: Mapping[str, str]) -> Any:
     """The function, in its module; a script is run as a module that is not the main one."""
     sys.path.insert(0, str(Path.cwd()))
     if "file" in where:
-        names: Any = runpy.run_path(where["file"], run_name="__fencepost_body__")
+        with refusing_starts(where["file"]):
+            names: Any = runpy.run_path(where["file"], run_name="__fencepost_body__")
         first, *others = where["name"].split(".")
         return reduce(getattr, others, names[first])
-    return reduce(getattr, where["name"].split("."), importlib.import_module(where["module"]))
+    with refusing_starts(where["module"]):
+        module = importlib.import_module(where["module"])
+    return reduce(getattr, where["name"].split("."), module)
 
 
 def _described(error: BaseException) -> dict[str, Json]:

@@ -8,6 +8,7 @@ import traceback
 from pathlib import Path
 
 from fencepost.errors import ConfigurationError, FencepostError, UsageError
+from fencepost.importing import refusing_starts
 from fencepost.scheduler import Scheduler
 from fencepost.settings import did_you_mean
 
@@ -39,7 +40,8 @@ def _module(name: str) -> object:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        return importlib.import_module(name)
+        with refusing_starts(name):
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise UsageError(
