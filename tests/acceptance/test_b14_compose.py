@@ -308,6 +308,7 @@ def compose(tmp_path: Path) -> Iterator[Compose]:
         yield Compose(tmp_path, stack)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_b14_up_in_order_each_healthy_before_the_next(compose: Compose) -> None:
     """B14: the real commands and health checks: none is healthy before its start, all work together."""

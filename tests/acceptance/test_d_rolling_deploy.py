@@ -263,7 +263,11 @@ def test_d8_unfinished_work_is_resumed_elsewhere(postgres_url: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("processes", "workers"), [(1, 4), (3, 1)], ids=["uvicorn --workers 4", "3 processes"]
+    ("processes", "workers"),
+    [
+        pytest.param(1, 4, id="uvicorn --workers 4", marks=pytest.mark.slow),
+        pytest.param(3, 1, id="3 processes"),
+    ],
 )
 def test_d9_workers_and_processes_on_one_postgresql(
     processes: int, workers: int, postgres_url: str, tmp_path: Path
@@ -306,6 +310,7 @@ def ask_for_actions(url: str) -> int:
     return won
 
 
+@pytest.mark.slow
 async def test_d9_a_rolling_deploy_under_load_loses_nothing(postgres_url: str, tmp_path: Path) -> None:
     """D9: what `python -m rolling_deploy` shows: all instances replaced, no request failed, no fire lost or doubled."""
     result = await Deploy(postgres_url, tmp_path, instances=2, clients=4).run()

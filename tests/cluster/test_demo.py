@@ -19,7 +19,7 @@ import pytest
 from fencepost.demo.account import ran_twice
 from fencepost.demo.diary import Entry
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = pytest.mark.cluster
 
 DEMO = [sys.executable, "-m", "fencepost", "demo"]
 DEADLINE = 50.0
@@ -50,6 +50,7 @@ def figure(name: str, output: str) -> int:
     return int(found[1])
 
 
+@pytest.mark.slow
 def test_everything_is_accounted_for_although_the_leader_is_killed(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -79,6 +80,7 @@ def test_everything_is_accounted_for_although_the_leader_is_killed(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_json_and_a_kept_folder_that_can_be_asked(environment: dict[str, str], tmp_path: Path) -> None:
     done = subprocess.run(
         [*DEMO, "--seconds", "6", "--replicas", "2", "--json", "--keep"],
@@ -105,7 +107,9 @@ def test_json_and_a_kept_folder_that_can_be_asked(environment: dict[str, str], t
     assert asked.stdout
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 0)]
+)
 def test_a_signal_ends_it_cleanly_and_with_a_summary(
     environment: dict[str, str], tmp_path: Path, number: int, code: int
 ) -> None:

@@ -60,7 +60,6 @@ SNIPPETS = [
 ]
 
 
-@pytest.mark.timeout(10)
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda snippet: f"{snippet.page}:{snippet.line}")
 def test_it_runs_as_shown(
     snippet: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -40,35 +40,57 @@ def test_the_table_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 SLOW = {
-    "catch_up_without_end",
-    "cancel_not_told",
-    "crashes_unbounded",
-    "flip_back",
-    "pause_ignored_by_retries",
-    "plan_without_compare",
+    "backlog_decided_half_planned",
     "cancel_forgotten_by_a_retry",
     "cancel_not_noted",
+    "cancel_not_told",
+    "catch_up_without_end",
+    "crashes_unbounded",
+    "expiry_by_observation_alone",
+    "expiry_by_the_store_clock_alone",
+    "fenced_runs_go_on",
+    "flip_back",
+    "late_replies_are_not_given_back",
     "leaving_in_doubt_gives_back",
-    "orphans_stay_planned",
-    "queueing_is_no_decision",
     "lost_fires_run_again",
     "lost_runs_go_on",
+    "new_calendar_repeats_the_decided",
+    "no_token_check",
+    "not_declared_again",
     "pause_ahead_cannot_be_ended",
+    "pause_ignored_by_retries",
+    "plan_without_compare",
+    "restarts_with_one_number_look_alike",
+    "revision_ignored",
+    "timeout_ignored",
+    "tombstone_forgets_the_token",
+    "waiting_fires_ignore_a_lower_limit",
+}
+"""Mutants that are noticed after more than four seeds, in `make test-all`."""
+
+RARE = {
+    "orphans_stay_planned",
+    "queueing_is_no_decision",
     "settling_is_not_counted",
     "unknown_claims_are_kept",
-    "waiting_fires_ignore_a_lower_limit",
     "what_has_run_is_given_back",
 }
-"""Mutants that take more seeds than there is time for here. `make mutants` runs them all."""
+"""Mutants that are noticed after more than a hundred seeds, in `make mutants` alone, which runs all."""
+
+NAMES = [
+    pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
+    for name in sorted(MUTANTS.keys() - RARE)
+]
 
 
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("name", sorted(MUTANTS.keys() - SLOW))
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_simulator_notices_a_missing_rule(name: str) -> None:
-    noticed = seeds_to_notice(name, seeds=40)
+    noticed = seeds_to_notice(name, seeds=100 if name in SLOW else 40)
     assert noticed is not None, f"{name} survived: there is a hole in the simulator"
 
 
 def test_there_are_enough_mutants_here() -> None:
-    assert len(MUTANTS.keys() - SLOW) >= 35
-    assert MUTANTS.keys() >= SLOW
+    assert len(MUTANTS.keys() - SLOW - RARE) >= 30
+    assert len(MUTANTS.keys() - RARE) >= 57
+    assert MUTANTS.keys() >= SLOW | RARE

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.testing.conformance import StoreConformance
+from fencepost.testing.comparison import compare
+from fencepost.testing.conformance import Harness, StoreConformance
 from tests.store.on_postgres import a_harness
 
+OTHERS = [pytest.param(version, marks=pytest.mark.slow) for version in (18, "system")]
 
-@pytest.mark.parametrize("postgres_server", [16, 18, "system"], indirect=True)
+
+@pytest.mark.parametrize("postgres_server", [16, *OTHERS], indirect=True)
 class TestPostgres(StoreConformance):
     plainly = True
 
@@ -16,6 +19,17 @@ class TestPostgres(StoreConformance):
     async def harness(self, postgres_server):
         async with a_harness(postgres_server.url, self.plainly) as harness:
             yield harness
+
+
+@pytest.mark.parametrize("postgres_server", [18], indirect=True)
+class TestPostgres18:
+    """What of it `make test` shows; `make test-all` runs the whole suite on it."""
+
+    plainly, harness = True, TestPostgres.harness
+
+    @pytest.mark.parametrize("seed", range(1000, 1003))
+    async def test_it_agrees_with_the_model(self, harness: Harness, seed: int) -> None:
+        await compare(harness, seed, steps=120)
 
 
 class TestPostgresWithCare:

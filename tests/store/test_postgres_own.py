@@ -425,7 +425,7 @@ async def test_a_reply_lost_after_the_commit_is_answered_again(postgres_url: str
             with pytest.raises(StoreUnavailable):
                 await store.plan_fires(plans)
             assert await store.plan_fires(plans) == (False,)
-            assert len(await harness.fires("job")) == 3
+            assert len(await harness.fires("job")) == len(plans[0].rows) > 0
             await asyncio.sleep(1.1)
             request = ClaimRequest("a", 1, 5)
             with pytest.raises(StoreUnavailable):

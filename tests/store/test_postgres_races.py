@@ -172,7 +172,7 @@ class Crowd:
         """Calendars end, so that something can be finished. Then nothing may be left lying."""
         admin, planner = self.stores["admin"], self.stores["planner"]
         await admin.put_jobs([PutJob(replace(job, trigger=None)) for job in self.jobs])
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         left: tuple[object, ...] = (None,)
         while left:
             due = await planner.due_jobs(0.0, 100)

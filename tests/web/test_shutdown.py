@@ -179,9 +179,9 @@ def ledger(url: object) -> dict[str, FireRecord]:
     ("command", "code"),
     [
         pytest.param(UVICORN, -signal.SIGTERM, id="uvicorn"),
-        pytest.param([*UVICORN, "--workers", "4"], 0, id="uvicorn, 4 workers"),
+        pytest.param([*UVICORN, "--workers", "4"], 0, id="uvicorn, 4 workers", marks=pytest.mark.slow),
         pytest.param(GUNICORN, 0, id="gunicorn"),
-        pytest.param([*GUNICORN, "-w", "4"], 0, id="gunicorn, 4 workers"),
+        pytest.param([*GUNICORN, "-w", "4"], 0, id="gunicorn, 4 workers", marks=pytest.mark.slow),
         pytest.param(SERVE, 0, id="fencepost serve"),
     ],
 )
