@@ -37,6 +37,10 @@ class NothingStored(ConfigurationError):
 NAMESPACES_SHOWN = 20
 
 
+class NotStorable(ConfigurationError, TypeError):
+    """A value that no store can keep, such as a set or an open file. Raised where it is handed in."""
+
+
 class UsageError(FencepostError, ValueError):
     """A call or a command line that does not fit: an unknown job, a missing module or attribute."""
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from fencepost.errors import ConfigurationError, FencedOut, RunCancelled
 from fencepost.masking import Mask
-from fencepost.model import FireRecord, Json, json_value
+from fencepost.model import FireRecord, Json
 from fencepost.output import Output
+from fencepost.values import clean_json, clean_number, clean_text, fresh_copy
 
 if TYPE_CHECKING:
     from fencepost.fenced import Scope
@@ -65,11 +66,11 @@ class Fire:
         self.job_id: str = record.job_id
         self.due_at: datetime = record.due_at
         self.scheduled: bool = record.scheduled
-        self.args: Mapping[str, Json] = args
+        self.args: Mapping[str, Json] = fresh_copy(args)
         self.token: int = record.token
         self.attempt: int = record.attempt
         self.replica: str = record.replica or ""
-        self.checkpoint: Json = record.checkpoint
+        self.checkpoint: Json = fresh_copy(record.checkpoint)
         self._link = link
         self._claimed = link.steady()
         self._more: dict[str, Json] = {}
@@ -107,31 +108,37 @@ class Fire:
         self, *, done: float | None = None, total: float | None = None, message: str = "", **more: Json
     ) -> None:
         """Tell how far this run is, and whatever `more` there is to say as JSON: that stays until it is said anew.
-        Cheap: only the latest report travels."""
+        Cheap: only the latest report travels. A value that cannot be stored raises `TypeError`."""
         self._link.report(self._progress(done, total, message, **more))
 
     def save(self, checkpoint: Json, **report: Any) -> Saved:
         """Keep this JSON value (at most 64 KB) with the fire: a later attempt finds it in `fire.checkpoint`. What
         `report` takes may be given as well: both are written in one step, or neither is.
 
-        `await fire.save(…)`, or `fire.save(…).wait()` in a blocking function.
+        `await fire.save(…)`, or `fire.save(…).wait()` in a blocking function. The value is copied: changing it later
+        changes nothing that was saved.
         """
-        json_value(checkpoint, f"checkpoint of {self.key}", CHECKPOINT_LIMIT)
+        cleaned = clean_json(checkpoint, f"checkpoint of {self.key}", CHECKPOINT_LIMIT)
         progress = self._progress(**report) if report else None
-        self.checkpoint = checkpoint
-        return Saved(self.key, self._link.save(checkpoint, progress))
+        self.checkpoint = fresh_copy(cleaned)
+        return Saved(self.key, self._link.save(cleaned, progress))
 
     def _progress(
         self, done: float | None = None, total: float | None = None, message: str = "", **more: Json
     ) -> dict[str, Json]:
         if more:
-            self._more = json_value({**self._more, **more}, f"report of {self.key}", REPORT_LIMIT)
-        return {"done": done, "total": total, "message": str(message)[:MESSAGE_LIMIT], **self._more}
+            self._more = clean_json({**self._more, **more}, f"report of {self.key}", REPORT_LIMIT)
+        return {
+            "done": clean_number(done, f"report of {self.key}: done"),
+            "total": clean_number(total, f"report of {self.key}: total"),
+            "message": clean_text(str(message), MESSAGE_LIMIT),
+            **self._more,
+        }
 
     def keep(self, value: Json) -> None:
         """If this run succeeds, its job keeps this JSON value (at most 64 KB) for the runs after it. It is written
         together with the outcome: a run that fails, or is fenced out, leaves what was kept before."""
-        self._link.keep(json_value(value, f"what {self.key} keeps", CHECKPOINT_LIMIT))
+        self._link.keep(clean_json(value, f"what {self.key} keeps", CHECKPOINT_LIMIT))
 
     def kept(self) -> Answer[Json]:
         """What the last success has kept: `await fire.kept()`, or `fire.kept().wait()` in a blocking function."""

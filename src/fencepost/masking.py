@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
+from fencepost.values import clean_text
+
 Mask = Callable[[str], str]
 
 HIDDEN = "***"
@@ -66,9 +68,7 @@ def _mask(values: frozenset[str]) -> Mask:
     known = _any_of(values)
 
     def mask(text: str) -> str:
-        text = _CONTROL.sub("", _ESCAPES.sub("", text))
-        if not text.isascii():
-            text = text.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be stored
+        text = clean_text(_CONTROL.sub("", _ESCAPES.sub("", text)))
         if known is not None:
             text = known.sub(HIDDEN, text)
         lowered = text.lower()

@@ -19,9 +19,10 @@ from typing import Any, Literal, TypeVar
 from fencepost.errors import ConfigurationError
 from fencepost.retry import Retry
 from fencepost.triggers import Trigger, iso
+from fencepost.values import clean_json
 
 Json = Any
-"""A JSON value. Checked by `json_value`, not by the type."""
+"""A JSON value. Made so by `values.clean_json`, not by the type."""
 
 MISFIRES = ("latest", "all", "skip")
 CATCH_UP_LIMIT = 100
@@ -161,7 +162,7 @@ class Job:
             raise ConfigurationError(f"job {self.id}: timeout must be above 0; leave it out for no limit")
         if type(self.crash_attempts) is not int or not 1 <= self.crash_attempts <= 100:
             raise ConfigurationError(f"job {self.id}: crash_attempts must be a number between 1 and 100")
-        json_value(dict(self.args), f"arguments of job {self.id}")
+        object.__setattr__(self, "args", clean_json(self.args, f"arguments of job {self.id}"))
 
     @cached_property
     def text(self) -> str:
@@ -187,26 +188,6 @@ def checked_id(text: object, what: str) -> str:
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise ConfigurationError(f"{name}={value!r} is not known; use one of {', '.join(known)}")
-
-
-def json_value(value: Json, what: str, limit: int = 65_536) -> Json:
-    """`value` if it is plain JSON of at most `limit` bytes; a clear error otherwise."""
-    try:
-        text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigurationError(
-            f"{what} cannot be stored as JSON ({error}); "
-            "pass numbers, strings, booleans, lists and dictionaries only"
-        ) from None
-    if len(text) > limit:
-        raise ConfigurationError(
-            f"{what}: {len(text)} bytes of JSON, the limit is {limit}; store a reference"
-        )
-    if json.loads(text) != value:
-        raise ConfigurationError(
-            f"{what} changes on its way through JSON; use lists instead of tuples and string keys"
-        )
-    return value
 
 
 def job_to_json(job: Job) -> dict[str, Json]:

@@ -37,6 +37,7 @@ from fencepost.settler import Settler
 from fencepost.store.base import Claim, Evidence, GiveBack, Pulse, PutJob, RetryLater, Settle, Store, Update
 from fencepost.tasks import Registry
 from fencepost.testimony import Testimony
+from fencepost.values import clean_text, fresh_copy
 from fencepost.watcher import Watcher
 from fencepost.worker import Worker
 
@@ -60,7 +61,9 @@ class Identity:
 
     @classmethod
     def here(cls) -> Identity:
-        host = os.environ.get("POD_NAME") or os.environ.get("HOSTNAME") or socket.gethostname()
+        host = clean_text(
+            os.environ.get("POD_NAME") or os.environ.get("HOSTNAME") or socket.gethostname(), 200
+        )
         name = re.sub(r"[^A-Za-z0-9_.-]", "-", host)[:100]
         return cls(f"{name}-{os.getpid()}-{secrets.token_hex(4)}", host, os.getpid())
 
@@ -325,7 +328,7 @@ class Replica:
                 self.store_failed(error)
                 await asyncio.sleep(self.backoff(failures))
             else:
-                return records[0].kept if records else None
+                return fresh_copy(records[0].kept) if records else None
 
     def tell(
         self, kind: str, fire: FireRecord | None = None, detail: str = "", ending: Ending | None = None

@@ -34,7 +34,8 @@ from fencepost.resources import Resource, checked_resources
 from fencepost.settings import Settings, did_you_mean, redacted
 from fencepost.store.base import ChangeJob, FireQuery, NewFire, PutJob, Store
 from fencepost.store.urls import store_from_url
-from fencepost.tasks import Registry, Task
+from fencepost.tasks import Registry, Task, checked_args
+from fencepost.values import clean_text
 from fencepost.web.shutdown import Shutdown
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ log = logging.getLogger("fencepost")
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
+NOTE_LIMIT = 500
+"""Characters kept of a pause's reason, and of the name of the caller."""
 PATIENCE_AT_START = 2.0
 """Seconds a start waits for the store. A host must come up although the store is down."""
 
@@ -347,7 +350,10 @@ class Scheduler:
             task = self._registry.get(declared.target)
             task.check(declared.args if args is None else args, f"a fire of {job_id}")
         key = manual_key(job_id, secrets.token_hex(8) if idempotency_key is None else idempotency_key)
-        added = await store.add_fire(NewFire(key, job_id, args, if_active, by))  # type: ignore[arg-type]
+        if args is not None:
+            args = checked_args(args, f"a fire of {job_id}")
+        new = NewFire(key, job_id, args, if_active, clean_text(by, NOTE_LIMIT))  # type: ignore[arg-type]
+        added = await store.add_fire(new)
         if added.outcome == "no such job":
             raise UsageError(f"there is no job {job_id!r} in the store{did_you_mean(job_id, self._jobs)}")
         if added.outcome == "active":
@@ -383,14 +389,15 @@ class Scheduler:
         if until is not None and until.tzinfo is None:
             raise ConfigurationError(f"until={until} has no time zone; give it one (tzinfo=…)")
         store, job_id = await self._ready_store(), self._id_of(what)
-        record = await store.change_job(ChangeJob(job_id, kind, reason[:500], by, until))  # type: ignore[arg-type]
+        reason, by = clean_text(reason, NOTE_LIMIT), clean_text(by, NOTE_LIMIT)
+        record = await store.change_job(ChangeJob(job_id, kind, reason, by, until))  # type: ignore[arg-type]
         if record is None:
             raise UsageError(f"there is no job {job_id!r} in the store{did_you_mean(job_id, self._jobs)}")
         return record
 
     async def do_cancel(self, key: str, by: str = "") -> FireRecord:
         store = await self._ready_store()
-        fire = await store.cancel_fire(key, by[:200])
+        fire = await store.cancel_fire(key, clean_text(by, NOTE_LIMIT))
         if fire is None:
             raise UsageError(f"there is no fire {key!r}")
         if fire.state is State.PENDING and fire.scheduled:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fencepost.errors import ConfigurationError, UsageError
-from fencepost.model import Json, checked_id, json_value
+from fencepost.model import Json, checked_id
 from fencepost.resources import Resource
+from fencepost.values import clean_json
 
 if TYPE_CHECKING:
     from fencepost.fire import Fire
@@ -93,18 +94,14 @@ class Task:
         )
 
     def check(self, args: Any, what: str) -> dict[str, Json]:
-        """`args` if they are JSON and fit the function; a clear error otherwise."""
-        if not isinstance(args, Mapping) or not all(isinstance(name, str) for name in args):
-            raise ConfigurationError(
-                f'{what}: args must be a dictionary by parameter name, as {{"user": 42}}'
-            )
-        missing = sorted(self.required - set(args))
-        unknown = [] if self.takes_any else sorted(set(args) - self.parameters)
+        """A copy of `args` as JSON if they fit the function; a clear error otherwise."""
+        checked = checked_args(args, what)
+        missing = sorted(self.required - set(checked))
+        unknown = [] if self.takes_any else sorted(set(checked) - self.parameters)
         if missing or unknown:
             takes = ", ".join(sorted(self.parameters)) or "no arguments"
             problem = f"lacks {', '.join(missing)}" if missing else f"has no parameter {', '.join(unknown)}"
             raise ConfigurationError(f"{what}: task {self.name} {problem}; it takes {takes}")
-        checked = dict(json_value(dict(args), f"arguments of {what}"))
         if (check := getattr(self.function, "check_args", None)) is not None:
             check(**checked)
         return checked
@@ -114,6 +111,14 @@ class Task:
         if self.fire_parameter:
             bound[self.fire_parameter] = fire
         return bound
+
+
+def checked_args(args: Any, what: str) -> dict[str, Json]:
+    """A copy of `args` as JSON by parameter name."""
+    if not isinstance(args, Mapping) or not all(isinstance(name, str) for name in args):
+        raise ConfigurationError(f'{what}: args must be a dictionary by parameter name, as {{"user": 42}}')
+    cleaned: dict[str, Json] = clean_json(args, f"arguments of {what}")
+    return cleaned
 
 
 class Registry:

@@ -102,8 +102,6 @@ def takes_anything(**anything):
         (takes_user, {"user": {1}}, "pass numbers, strings"),
         (takes_user, {"user": object()}, "pass numbers, strings"),
         (takes_user, {"user": AWARE}, "pass numbers, strings"),
-        (takes_user, {"user": float("nan")}, "pass numbers, strings"),
-        (takes_user, {"user": (1, 2)}, "use lists instead of tuples"),
         (takes_user, {"user": {1: "a"}}, "string keys"),
         (takes_user, {"user": "x" * 70_000}, "store a reference"),
         (takes_user, [1], "dictionary by parameter name"),

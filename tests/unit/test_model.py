@@ -22,7 +22,6 @@ from fencepost.model import (
     fire_key,
     job_from_json,
     job_to_json,
-    json_value,
     manual_key,
 )
 from fencepost.retry import Retry
@@ -122,46 +121,6 @@ class TestOverlap:
     )
     def test_as_text(self, overlap: Overlap, text: str) -> None:
         assert str(overlap) == text
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=20,
-)
-
-
-class TestJsonValue:
-    @given(JSON)
-    def test_plain_json_passes(self, value: Any) -> None:
-        assert json_value(value, "this") is value
-
-    @pytest.mark.parametrize(
-        "value", [object(), {1, 2}, NOON, b"x", float("nan"), float("inf"), {"a": [object()]}]
-    )
-    def test_what_is_not_json_is_refused(self, value: Any) -> None:
-        with pytest.raises(ConfigurationError, match="the thing cannot be stored as JSON .*pass numbers"):
-            json_value(value, "the thing")
-
-    @pytest.mark.parametrize("value", [(1, 2), {1: "a"}, {"a": (1,)}, {None: 1}])
-    def test_what_json_would_change_is_refused(self, value: Any) -> None:
-        with pytest.raises(ConfigurationError, match="the thing changes on its way through JSON"):
-            json_value(value, "the thing")
-
-    def test_what_refers_to_itself_is_refused(self) -> None:
-        loop: list[Any] = []
-        loop.append(loop)
-        with pytest.raises(ConfigurationError, match="cannot be stored as JSON"):
-            json_value(loop, "the thing")
-
-    def test_what_is_too_large_is_refused(self) -> None:
-        assert json_value("x" * 8, "the thing", limit=10)
-        with pytest.raises(ConfigurationError, match="the thing: 11 bytes of JSON, the limit is 10"):
-            json_value("x" * 9, "the thing", limit=10)
-
-    def test_bytes_are_counted_not_characters(self) -> None:
-        with pytest.raises(ConfigurationError, match="limit"):
-            json_value("ä" * 6, "the thing", limit=10)
 
 
 class TestJob:

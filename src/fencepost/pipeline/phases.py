@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.errors import ConfigurationError, EffectCommitted, PartCommitted
 from fencepost.fire import Fire
 from fencepost.masking import own_mask
-from fencepost.model import Json, json_value
+from fencepost.model import Json
 from fencepost.pipeline.memory import FORMAT, Memory, Passed
 from fencepost.pipeline.progress import BEFORE_THE_FIRST, duration_name, expected, learned
 from fencepost.pipeline.rules import refresh_scope
@@ -20,6 +20,7 @@ from fencepost.pipeline.run import PipelineRun
 from fencepost.pipeline.source import PROBE, Freshness, Source, Validators, freshness, probed
 from fencepost.pipeline.threads import called, in_thread
 from fencepost.triggers import iso
+from fencepost.values import clean_json
 
 if TYPE_CHECKING:
     from fencepost.pipeline.pipeline import Phase, Pipeline
@@ -158,7 +159,7 @@ class Walk:
     async def _call(self, phase: Phase) -> Json:
         try:
             result = await called(phase.function, self.run)
-            return json_value(result, f"the result of phase {phase.name}", RESULT_LIMIT)
+            return clean_json(result, f"the result of phase {phase.name}", RESULT_LIMIT)
         except EffectCommitted as done:
             # What this phase is for has been done by an attempt that did not live to say so. Others come after it.
             # An effect with another name than the phase's may be a part of it.

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from fencepost.errors import ConfigurationError
 from fencepost.fire import Fire
 from fencepost.model import Json
 from fencepost.pipeline.memory import Passed
 from fencepost.triggers import iso
+from fencepost.values import clean_number
 
 BEFORE_THE_FIRST = "initializing"
 EVERY = 0.25
@@ -91,7 +90,7 @@ class Progress:
         self._told = (None, None, "")
 
     def tell(self, done: float | None, total: float | None, message: str) -> None:
-        self._told = (_number(done, "done"), _number(total, "total"), message)
+        self._told = (clean_number(done, "done"), clean_number(total, "total"), message)
         self._is_new = True
 
     def send(self) -> None:
@@ -129,9 +128,3 @@ class Progress:
 
 def _time(moment: datetime | None) -> str | None:
     return None if moment is None else iso(moment)
-
-
-def _number(value: Any, name: str) -> float | None:
-    if value is None or (isinstance(value, int | float) and math.isfinite(value)):
-        return value
-    raise ConfigurationError(f"report({name}={value!r}): give a number")

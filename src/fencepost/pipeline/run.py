@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.errors import ConfigurationError, UsageError
 from fencepost.fire import Fire, Saved
-from fencepost.model import Json, json_value
+from fencepost.model import Json
 from fencepost.pipeline.memory import MOST_WARNINGS, WARNING_LIMIT, Memory, Passed
 from fencepost.pipeline.progress import BEFORE_THE_FIRST, Progress, triggered_by
 from fencepost.pipeline.publish import published
 from fencepost.pipeline.source import Freshness, Source
 from fencepost.settings import did_you_mean
+from fencepost.values import clean_json, clean_text
 
 if TYPE_CHECKING:
     from fencepost.pipeline.pipeline import Pipeline
@@ -77,7 +78,7 @@ class PipelineRun:
     def warn(self, text: str) -> None:
         """Note something that is kept with the run's history."""
         if self._memory.warned() + len(self.phase.warnings) < MOST_WARNINGS:
-            self.phase.warnings.append(str(text)[:WARNING_LIMIT])
+            self.phase.warnings.append(clean_text(str(text), WARNING_LIMIT))
 
     def reuse(self, why: str = "") -> None:
         """This phase found that there was nothing to do: it will be on record as reused."""
@@ -91,13 +92,13 @@ class PipelineRun:
             raise UsageError(
                 f"pipeline {self.pipeline.name} is not resumable: nothing would read what is saved"
             )
-        json_value(value, f"what phase {self.phase.name} saves")
-        self._memory.inside, self._memory.saved = self.phase.name, value
+        cleaned = clean_json(value, f"what phase {self.phase.name} saves")
+        self._memory.inside, self._memory.saved = self.phase.name, cleaned
         return self.fire.save(self._memory.to_json())
 
     def keep(self, **values: Json) -> None:
         """If the run succeeds, later ones find these in `run.kept`: written with its outcome, or not at all."""
-        self._memory.values.update(json_value(values, "what is to be kept"))
+        self._memory.values.update(clean_json(values, "what is to be kept"))
 
     # --- sources and data ----------------------------------------------------------------------------------
 

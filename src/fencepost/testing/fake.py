@@ -9,9 +9,10 @@ from datetime import datetime
 
 from fencepost.fenced import Scope
 from fencepost.fire import Fire, _current
-from fencepost.model import FireRecord, Json, fire_key, json_value, manual_key
+from fencepost.model import FireRecord, Json, fire_key, manual_key
 from fencepost.testing.world import EPOCH
 from fencepost.triggers import as_utc
+from fencepost.values import clean_json
 
 
 class FakeFire(Fire):
@@ -37,8 +38,8 @@ class FakeFire(Fire):
         key = fire_key(job_id, due_at) if scheduled else manual_key(job_id, "fake")
         record = FireRecord(key, job_id, due_at, scheduled, token=token, attempt=attempt, replica=replica)
         self._recorder = Recorder(kept)
-        super().__init__(record, json_value(dict(args or {}), "args"), self._recorder)
-        self.checkpoint = json_value(checkpoint, "checkpoint")
+        super().__init__(record, clean_json(args or {}, "args"), self._recorder)
+        self.checkpoint = clean_json(checkpoint, "checkpoint")
         self._entered: Token[Fire | None] | None = None
 
     @property

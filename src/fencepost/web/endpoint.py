@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from fencepost.values import json_text
 from fencepost.web.auth import Caller
 from fencepost.web.problems import Problem
 
@@ -64,7 +65,7 @@ class Endpoint:
         reply = await self.answer(Call(web, request, request.path_params, query, body))
         if isinstance(reply, Response):
             return reply
-        return tagged(request, reply) if self.method == "GET" else JSONResponse(reply, self.status)
+        return tagged(request, reply) if self.method == "GET" else JsonAnswer(reply, self.status)
 
 
 def tagged(request: Request, shape: Shape) -> Response:
@@ -77,7 +78,14 @@ def tagged(request: Request, shape: Shape) -> Response:
     known = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
     if headers["ETag"] in known or "*" in known:
         return Response(status_code=304, headers=headers)
-    return JSONResponse(shape, headers=headers)
+    return JsonAnswer(shape, headers=headers)
+
+
+class JsonAnswer(JSONResponse):
+    """Rows of earlier releases may hold what JSON does not have."""
+
+    def render(self, content: Any) -> bytes:
+        return json_text(content).encode()
 
 
 def _parameters(request: Request) -> dict[str, Any]:
@@ -99,9 +107,17 @@ async def _body(model: type[BaseModel] | None, request: Request) -> Any:
     if not text.strip():
         return model()
     try:
-        return model.model_validate_json(text)
+        body = model.model_validate_json(text)
     except ValidationError as error:
         raise _misfit(error) from None
+    if b"NaN" in text or b"Infinity" in text:
+        json.loads(text, parse_constant=_refuse_constant)
+    return body
+
+
+def _refuse_constant(name: str) -> None:
+    """The parser takes it, JSON does not have it, and we would store null."""
+    raise Problem(422, f"the body: {name} is no JSON; send null or a string")
 
 
 def _fitting(model: type[BaseModel], given: Mapping[str, Any]) -> Any:

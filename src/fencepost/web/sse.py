@@ -4,12 +4,12 @@ when the process is to end: it never delays that."""
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import suppress
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from fencepost.values import json_text
 from fencepost.web.feed import Feed, Told
 from fencepost.web.problems import Problem
 
@@ -65,7 +65,7 @@ async def _next(queue: asyncio.Queue[Told | None]) -> str:
         return ": still here\n\n"
     if told is None:
         return ""
-    return f"id: {told.id}\nevent: {told.kind}\ndata: {json.dumps(told.data)}\n\n"
+    return f"id: {told.id}\nevent: {told.kind}\ndata: {json_text(told.data)}\n\n"
 
 
 async def _until_gone(receive: Receive) -> None:
