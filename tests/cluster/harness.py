@@ -188,7 +188,7 @@ class Cluster:
     # --- processes --------------------------------------------------------------------------------------
 
     def start(
-        self, number: int = 1, app: Path = LOAD, seconds: float = 15.0, env: Mapping[str, str] | None = None
+        self, number: int = 1, app: Path = LOAD, seconds: float = 30.0, env: Mapping[str, str] | None = None
     ) -> list[Process]:
         """Start so many, and return when all have joined."""
         return self.joined(self.spawn(number, app, env), seconds)
@@ -333,7 +333,7 @@ class Cluster:
 
         self.wait_for(all_final, seconds, f"everything due until {until} is settled")
 
-    def finish(self, patience: float = 5.0) -> Verdict:
+    def finish(self, patience: float = 20.0) -> Verdict:
         """Wait until all that is due now is settled, stop everybody gracefully, and judge."""
         until = datetime.now(UTC)
         time.sleep(0.2)

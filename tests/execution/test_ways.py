@@ -16,6 +16,8 @@ from tests.unit.apps.waiting import eventually
 pytestmark = pytest.mark.cluster
 
 SELDOM = every(days=300)
+PATIENCE = 30.0
+"""Seconds to wait for what takes one or two on an idle machine."""
 
 
 @pytest.fixture(params=PLACES)
@@ -76,16 +78,16 @@ async def test_a_job_runs_fails_times_out_and_is_cancelled(scheduler, way, tmp_p
     way.declare(scheduler, tmp_path)
     async with scheduler:
         works, fails, endless = [await scheduler.trigger(job) for job in way.jobs]
-        fire = await works.wait(timeout=6)
+        fire = await works.wait(timeout=PATIENCE)
         assert (fire.state, fire.reason, fire.attempt) == ("succeeded", None, 1)
         assert (tmp_path / "works").read_text().strip() == fire.key
         assert fire.output.endswith("said")
 
-        fire = await fails.wait(timeout=6)
+        fire = await fails.wait(timeout=PATIENCE)
         assert (fire.state, fire.reason) == ("failed", "raised an exception")
         assert "no such thing" in fire.error
 
-        fire = await endless.wait(timeout=6)
+        fire = await endless.wait(timeout=PATIENCE)
         assert (fire.state, fire.reason, fire.error) == (
             "failed",
             "timed out",
@@ -94,9 +96,9 @@ async def test_a_job_runs_fails_times_out_and_is_cancelled(scheduler, way, tmp_p
 
         (tmp_path / "endless").unlink(missing_ok=True)
         again = await scheduler.trigger("patient")
-        await eventually((tmp_path / "endless").exists, 5)
+        await eventually((tmp_path / "endless").exists, PATIENCE)
         begun = time.monotonic()
         await scheduler.cancel(again.key)
-        fire = await again.wait(timeout=3)
+        fire = await again.wait(timeout=PATIENCE)
         assert (fire.state, fire.reason) == ("cancelled", "on request")
         assert time.monotonic() - begun < 2.0
