@@ -15,7 +15,9 @@ from fencepost.events import Event
 from fencepost.fire import Fire, current_fire
 from fencepost.gate import SingleInstance
 from fencepost.handle import Handle
-from fencepost.model import State
+from fencepost.insight.jobs import JobView
+from fencepost.insight.why import Answer
+from fencepost.model import FireRecord, State
 from fencepost.pipeline import Pipeline, Source
 from fencepost.retry import Retry
 from fencepost.scheduler import Scheduler
@@ -24,13 +26,16 @@ from fencepost.triggers import Trigger, at, cron, every
 
 __all__ = [
     "AnotherRunIsActive",
+    "Answer",
     "ConfigurationError",
     "EffectCommitted",
     "Event",
     "FencedOut",
     "FencepostError",
     "Fire",
+    "FireRecord",
     "Handle",
+    "JobView",
     "Pipeline",
     "Retry",
     "RunCancelled",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fencepost.errors import UsageError
+from fencepost.insight.jobs import JobView, find_jobs
+from fencepost.insight.why import Answer
 from fencepost.model import FireRecord, Json
 
 if TYPE_CHECKING:
@@ -105,3 +107,23 @@ class SyncScheduler:
 
     def cancel(self, key: str) -> FireRecord:
         return self._scheduler.ask_blocking(self._scheduler.do_cancel(key))
+
+    def find_jobs(self) -> tuple[JobView, ...]:
+        return self._scheduler.ask_blocking(self._scheduler.do_look(find_jobs))
+
+    def find_fires(
+        self,
+        job: Callable[..., Any] | str | None = None,
+        state: str | Iterable[str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 100,
+        *,
+        planned: bool = False,
+    ) -> tuple[FireRecord, ...]:
+        return self._scheduler.ask_blocking(
+            self._scheduler.do_find_fires(job, state, since, until, limit, planned)
+        )
+
+    def why(self, job: Callable[..., Any] | str, at: datetime | str | None = None) -> Answer:
+        return self._scheduler.ask_blocking(self._scheduler.do_why(job, at))

@@ -12,7 +12,7 @@ import secrets
 import signal
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,6 +28,9 @@ from fencepost.gate import SingleInstance
 from fencepost.handle import Handle, SyncScheduler
 from fencepost.host import ClosableHost, ThreadedHost
 from fencepost.importing import check_start
+from fencepost.insight.fires import checked_limit, checked_moment, find_fires, states_of
+from fencepost.insight.jobs import JobView, find_jobs
+from fencepost.insight.why import Answer, answer
 from fencepost.model import FireRecord, Job, JobRecord, Json, State, checked_id, manual_key
 from fencepost.replica import Identity, Replica
 from fencepost.resources import Resource, checked_resources
@@ -331,6 +334,30 @@ class Scheduler:
     async def cancel(self, key: str) -> FireRecord:
         return await self.ask(self.do_cancel(key))
 
+    # --- looking --------------------------------------------------------------------------------------
+
+    async def find_jobs(self) -> tuple[JobView, ...]:
+        """All jobs of the store, by id: those of this code, of others, and those added at run time."""
+        return await self.ask(self.do_look(find_jobs))
+
+    async def find_fires(
+        self,
+        job: Callable[..., Any] | str | None = None,
+        state: str | Iterable[str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 100,
+        *,
+        planned: bool = False,
+    ) -> tuple[FireRecord, ...]:
+        """The ledger, newest first. `since` and `until` choose by due time. Fires that are planned and not due yet are
+        left out, unless `planned`, `until` or `state="pending"` asks for them."""
+        return await self.ask(self.do_find_fires(job, state, since, until, limit, planned))
+
+    async def why(self, job: Callable[..., Any] | str, at: datetime | str | None = None) -> Answer:
+        """What became of the fire of that moment (`"03:00"`, an ISO time, or a datetime), or of the latest one."""
+        return await self.ask(self.do_why(job, at))
+
     # The same, on the control loop; `sync` calls these too.
 
     async def do_trigger(
@@ -407,6 +434,31 @@ class Scheduler:
     async def do_look(self, look: Callable[[Store], Awaitable[T]]) -> T:
         """Whatever else is to be asked of the store."""
         return await look(await self._ready_store())
+
+    async def do_find_fires(
+        self,
+        job: Callable[..., Any] | str | None,
+        state: str | Iterable[str] | None,
+        since: datetime | None,
+        until: datetime | None,
+        limit: int,
+        planned: bool,
+    ) -> tuple[FireRecord, ...]:
+        store = await self._ready_store()
+        return await find_fires(
+            store,
+            job=None if job is None else self._id_of(job),
+            states=states_of(state),
+            since=checked_moment(since, "since"),
+            until=checked_moment(until, "until"),
+            limit=checked_limit(limit),
+            planned=planned,
+        )
+
+    async def do_why(self, job: Callable[..., Any] | str, at: datetime | str | None) -> Answer:
+        if isinstance(at, datetime):
+            checked_moment(at, "at")
+        return await answer(await self._ready_store(), self._id_of(job), at, self.settings.retention)
 
     async def do_find(self, key: str) -> FireRecord | None:
         found = await (await self._ready_store()).find_fires(FireQuery(key=key))

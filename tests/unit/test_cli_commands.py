@@ -629,7 +629,7 @@ def test_preview_uses_the_anchor_in_the_store(cli, app, database, monkeypatch):
     [
         (["status", "a", "b"], USAGE, "Unexpected 'b'"),
         (["show"], USAGE, "Missing argument 'KEY'"),
-        (["why", "poll"], USAGE, "Missing argument 'WHEN'"),
+        (["why"], USAGE, "Missing argument 'JOB'"),
         (["why", "pol", "03:00"], USAGE, "did you mean 'poll'?"),
         (["why", "poll", "25:00"], USAGE, "write 03:00"),
         (["why", "poll", "soon"], USAGE, "write 03:00"),

@@ -21,13 +21,14 @@ def cancel(words: tuple[str, ...], url: str | None, namespace: str | None, as_js
     At once if it waits; if it runs, its replica is asked to end it. Exits 1 if it had ended already.
     """
     source = Source.of(words, ("KEY",), url, namespace)
-    [key] = source.words
+    [text] = source.words
 
     async def end(store: Store) -> FireRecord:
-        await stored_fire(store, key)
-        return await source.scheduler.do_cancel(key, by=whoami())
+        found = await stored_fire(store, text)
+        return await source.scheduler.do_cancel(found.key, by=whoami())
 
     fire = source.ask(end)
+    key = fire.key
     if as_json:
         emit(fire_shape(fire))
     elif fire.state is State.CANCELLED:

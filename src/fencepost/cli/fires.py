@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 import click
 
 from fencepost.cli.output import emit, last_line, length, say, table, when
-from fencepost.cli.source import Source, json_option, stored_job, takes
+from fencepost.cli.source import Source, json_option, takes
+from fencepost.insight.fires import find_fires
 from fencepost.model import FireRecord, State
-from fencepost.store.base import FireQuery, Store
+from fencepost.store.base import Store
 from fencepost.views.shapes import fire_shape
 from fencepost.views.times import ago
 
@@ -41,20 +41,18 @@ def fires(
     """List the fires that were due, newest first. Neighbours that never started and share one fate are one."""
     source = Source.of(words, (), url, namespace)
     chosen = tuple(State(state) for state in states)
-    planned = planned or chosen == (State.PENDING,)
 
     async def look(store: Store) -> tuple[FireRecord, ...]:
         now = (await store.roster()).now
-        if job is not None and not await store.history(job):
-            await stored_job(store, job)
-        query = FireQuery(
-            job_id=job,
+        return await find_fires(
+            store,
+            job=job,
             states=chosen,
             since=ago(since, now, "--since") if since else None,
-            until=_until(until, planned, now),
+            until=ago(until, now, "--until") if until else None,
             limit=limit,
+            planned=planned,
         )
-        return await store.find_fires(query)
 
     found = source.ask(look)
     if as_json:
@@ -63,12 +61,6 @@ def fires(
         table(COLUMNS, (_row(fire) for fire in found))
     else:
         say("no such fires")
-
-
-def _until(until: str | None, planned: bool, now: datetime) -> datetime | None:
-    if until is not None:
-        return ago(until, now, "--until")
-    return None if planned else now + datetime.resolution
 
 
 def _row(fire: FireRecord) -> tuple[Any, ...]:

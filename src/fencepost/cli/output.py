@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
@@ -14,6 +13,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from fencepost.views.words import distance as distance
+from fencepost.views.words import last_line as last_line
+from fencepost.views.words import length as length
+from fencepost.views.words import when as when
 
 PIPE_WIDTH = 200
 """Columns where there is no terminal: keys must come out whole."""
@@ -79,46 +83,6 @@ def console() -> Console:
 def printable(text: str) -> str:
     """Without what would steer a terminal: errors and notes come from anywhere."""
     return "".join(char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text)
-
-
-def when(moment: datetime | None, *, exact: bool = False) -> str:
-    """In UTC, to the second, or `exact`ly to the millisecond."""
-    if moment is None:
-        return ""
-    text = moment.astimezone(UTC).isoformat(" ", "milliseconds" if exact else "seconds")
-    return text.removesuffix("+00:00") + "Z"
-
-
-def distance(moment: datetime | None, now: datetime) -> str:
-    """`in 5 min`, `2 h ago`."""
-    if moment is None:
-        return ""
-    return f"in {length(moment - now)}" if moment > now else f"{length(now - moment)} ago"
-
-
-def length(time: timedelta) -> str:
-    """The two largest units: `120 ms`, `1.5 s`, `5 min 3 s`, `2 h 10 min`, `3 d 4 h`."""
-    seconds = time.total_seconds()
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    whole = int(seconds)
-    for larger, smaller, unit, rest in (
-        (86_400, 3_600, "d", "h"),
-        (3_600, 60, "h", "min"),
-        (60, 1, "min", "s"),
-    ):
-        if whole >= larger:
-            more = whole % larger // smaller
-            return f"{whole // larger} {unit}" + (f" {more} {rest}" if more else "")
-    raise AssertionError("unreachable")
-
-
-def last_line(error: str | None) -> str:
-    """Of a traceback: the exception."""
-    lines = [line.strip() for line in (error or "").splitlines() if line.strip()]
-    return lines[-1] if lines else ""
 
 
 def _cell(value: Any) -> Text:

@@ -30,10 +30,11 @@ def retry(
     is in the ledger. If it has not ended, exits 2.
     """
     source = Source.of(words, ("KEY",), url, namespace)
-    [key] = source.words
+    [text] = source.words
 
     async def again(store: Store) -> FireRecord:
-        fire = await stored_fire(store, key)
+        fire = await stored_fire(store, text)
+        key = fire.key
         if not fire.state.final:
             raise AnotherRunIsActive(f"{key} has not ended ({fire.state}); cancel it first, or wait")
         await stored_job(store, fire.job_id)

@@ -8,10 +8,9 @@ import click
 
 from fencepost.cli.output import emit, facts, last_line, length, say, table, when
 from fencepost.cli.source import Source, json_option, takes
-from fencepost.errors import UsageError
+from fencepost.insight.lookup import fire_or_latest
+from fencepost.insight.lookup import stored_fire as stored_fire
 from fencepost.model import FireRecord
-from fencepost.settings import did_you_mean
-from fencepost.store.base import FireQuery, Store
 from fencepost.views.shapes import whole_fire_shape
 
 
@@ -19,25 +18,13 @@ from fencepost.views.shapes import whole_fire_shape
 @takes("KEY")
 @json_option
 def show(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> None:
-    """Show everything about the fire KEY."""
+    """Show everything about the fire KEY, or about the latest fire of the job with this id."""
     source = Source.of(words, ("KEY",), url, namespace)
-    fire = source.ask(lambda store: stored_fire(store, source.words[0]))
+    fire = source.ask(lambda store: fire_or_latest(store, source.words[0]))
     if as_json:
         emit(whole_fire_shape(fire))
     else:
         print_fire(fire)
-
-
-async def stored_fire(store: Store, key: str) -> FireRecord:
-    found = await store.find_fires(FireQuery(key=key))
-    if found:
-        return found[0]
-    job_id = key.split("@")[0].split("!")[0]
-    near = [fire.key for fire in await store.find_fires(FireQuery(job_id=job_id, limit=1000))]
-    hint = did_you_mean(key, near)
-    if not hint and "@" in key:
-        hint = f"; `fencepost why {job_id} {key.split('@')[1]}` may know"
-    raise UsageError(f"there is no fire {key!r}{hint or '; `fencepost fires` lists them'}")
 
 
 def print_fire(fire: FireRecord) -> None:

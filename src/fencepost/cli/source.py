@@ -20,9 +20,10 @@ import click
 
 from fencepost.cli.target import load
 from fencepost.errors import ConfigurationError, NothingStored, StoreUnavailable, UsageError
-from fencepost.model import JobRecord
+from fencepost.insight.lookup import no_such_job as no_such_job
+from fencepost.insight.lookup import stored_job as stored_job
 from fencepost.scheduler import Scheduler
-from fencepost.settings import Settings, did_you_mean, redacted
+from fencepost.settings import Settings, redacted
 from fencepost.store.base import Store
 
 T = TypeVar("T")
@@ -133,19 +134,6 @@ def must_exist(store: Store, scheduler: Scheduler, target: str | None = None) ->
 
 def _never_run(target: str) -> str:
     return f"nothing has run here yet; start it with `fencepost run {target}`"
-
-
-async def stored_job(store: Store, job_id: str) -> JobRecord:
-    found = await store.jobs([job_id])
-    if not found:
-        raise await no_such_job(store, job_id)
-    return found[0]
-
-
-async def no_such_job(store: Store, job_id: str) -> UsageError:
-    known = sorted(record.id for record in await store.jobs())
-    hint = did_you_mean(job_id, known) or "; `fencepost jobs` lists what there is"
-    return UsageError(f"there is no job {job_id!r} in the store{hint}")
 
 
 def whoami() -> str:

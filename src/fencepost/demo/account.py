@@ -14,12 +14,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from fencepost.cli.answer import answer
 from fencepost.demo import diary
 from fencepost.demo.diary import Entry
 from fencepost.demo.director import Stage
 from fencepost.demo.processes import Replicas
 from fencepost.demo.watch import name_of
+from fencepost.insight.why import answer
 from fencepost.model import FireRecord, JobEvent, State, fire_key
 from fencepost.store.base import FireQuery, Store
 from fencepost.testing.calendar import due_between

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from fencepost.cli.output import last_line, length
 from fencepost.demo.watch import name_of
 from fencepost.model import FireRecord, Reason, State
+from fencepost.views.words import last_line, length
 
 INTRO = (
     "{count} processes share one SQLite file and six scheduled jobs: one leads and plans, all run what is due, "

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from statistics import median
 
-from fencepost.cli.output import length
 from fencepost.clock import Clock
 from fencepost.doctor.finding import Finding, ok, warning
 from fencepost.store.base import Store
+from fencepost.views.words import length
 
 TRIPS = 5
 SLOW = 0.1

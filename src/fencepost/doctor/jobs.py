@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fencepost.audit.job import PATIENCE
-from fencepost.cli.output import last_line, when
 from fencepost.cli.status import described
 from fencepost.doctor.finding import Finding, ok, problem, the_first, warning
 from fencepost.model import FireRecord, JobRecord, State
 from fencepost.store.base import FireQuery, Store
 from fencepost.views.overview import ASKED_ONE_BY_ONE, RECENT
 from fencepost.views.shapes import Shape
+from fencepost.views.words import last_line, when
 
 RAN = (State.SUCCEEDED, State.FAILED, State.LOST)
 BAD = (State.FAILED, State.LOST)

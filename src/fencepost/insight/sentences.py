@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from fencepost.cli.output import distance, last_line, length, when
 from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Reason, State
 from fencepost.store.base import Roster
+from fencepost.views.words import distance, last_line, length, when
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,17 @@ def not_due(scene: Scene, due: datetime) -> str:
     coming = f"It is not due yet: it comes {distance(due, scene.roster.now)}"
     pause = scene.record.paused_at(due) if scene.record else None
     return f"{coming}, and will be skipped: {_paused(pause)}." if pause else f"{coming}."
+
+
+def never(scene: Scene, first: datetime | None) -> str:
+    """No fire of the job is on record; `first`: the next one of its calendar."""
+    if first is not None:
+        return f"None of its fires is on record: the next is due {distance(first, scene.roster.now)}."
+    if scene.record is None:
+        return "The job was removed, and none of its fires is on record any more."
+    pause = scene.record.paused_at(scene.roster.now)
+    held = f" Now {_paused(pause).replace('was', 'is', 1)}." if pause else ""
+    return f"None of its fires is on record, and its schedule has none to come: it runs when triggered.{held}"
 
 
 def not_decided(scene: Scene) -> str:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 
-from fencepost.cli.output import when
-from fencepost.cli.sentences import Scene, not_decided, not_due, of_fire
-from fencepost.cli.source import no_such_job
+from fencepost.insight.lookup import latest_fire, no_such_job
+from fencepost.insight.sentences import Scene, never, not_decided, not_due, of_fire
 from fencepost.model import FireRecord, JobEvent, JobRecord, State
 from fencepost.reigns import Reign, reigns_of
 from fencepost.store.base import FireQuery, Roster, Store
 from fencepost.triggers import Trigger, zone
 from fencepost.views.times import EXACT, Asked, asked
+from fencepost.views.words import when
 
 LOOK_BACK = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=32))
 LOOK_FAR_BACK = (timedelta(days=366), timedelta(days=366 * 10))
@@ -27,14 +27,20 @@ MOST_ROWS = 100
 
 @dataclass(frozen=True)
 class Answer:
+    """What became of a fire. `str(answer)` is the whole of it in words."""
+
     job_id: str
     asked: datetime
+    """The moment asked for; without one, the due time of the latest fire, or now if there is none."""
     zone: str | None
+    """The zone it was read in; None: it named its own offset, or no moment was given."""
     verdict: str
     """The fire's state, or: not due, not decided, not in the calendar, no schedule, before its time, removed,
     forgotten, unaccounted."""
     text: str
+    """What became of it."""
     subject: str = ""
+    """Which fire is meant."""
     due_at: datetime | None = None
     fire: FireRecord | None = None
     other: FireRecord | None = None
@@ -42,6 +48,9 @@ class Answer:
     before: datetime | None = None
     after: datetime | None = None
     """The nearest fires of the calendar, where none was due at the moment asked for."""
+
+    def __str__(self) -> str:
+        return f"{self.subject} {self.text}"
 
 
 @dataclass(frozen=True)
@@ -69,16 +78,16 @@ class Case:
         return None
 
 
-async def answer(store: Store, job_id: str, text: str, retention: timedelta) -> Answer:
-    roster = await store.roster()
-    dead = (await store.evidence([replica.id for replica in roster.replicas])).dead
-    roster = replace(roster, overdue=roster.overdue | dead)
-    records, history = await store.jobs([job_id]), await store.history(job_id)
-    if not records and not history:
-        raise await no_such_job(store, job_id)
-    case = Case(job_id, roster, records[0] if records else None, history, retention)
+async def answer(store: Store, job_id: str, at: str | datetime | None, retention: timedelta) -> Answer:
+    """`at`: `03:00`, an ISO time, a moment; None: the latest fire."""
+    case = await _case(store, job_id, retention)
+    if at is None:
+        return await _latest(store, case)
     reigns = case.reigns
-    question = asked(text, roster.now, zone(_zone_of(reigns[-1].trigger if reigns else None)))
+    if isinstance(at, datetime):
+        question = Asked((at.astimezone(UTC),), timedelta(seconds=1), None)
+    else:
+        question = asked(at, case.roster.now, zone(_zone_of(reigns[-1].trigger if reigns else None)))
     start, due = _meant(case, question)
     if due is None:
         found = await _around(store, case, start, question)
@@ -88,6 +97,31 @@ async def answer(store: Store, job_id: str, text: str, retention: timedelta) -> 
             hint = f"More were due just after it: ask for {more:%Y-%m-%dT%H:%M:%S}Z to hear of the next."
             found = replace(found, text=f"{found.text} {hint}")
     return replace(found, zone=question.zone, subject=_subject(case, found, question))
+
+
+async def _case(store: Store, job_id: str, retention: timedelta) -> Case:
+    roster = await store.roster()
+    dead = (await store.evidence([replica.id for replica in roster.replicas])).dead
+    roster = replace(roster, overdue=roster.overdue | dead)
+    records, history = await store.jobs([job_id]), await store.history(job_id)
+    if not records and not history:
+        raise await no_such_job(store, job_id)
+    return Case(job_id, roster, records[0] if records else None, history, retention)
+
+
+async def _latest(store: Store, case: Case) -> Answer:
+    """What became of the newest fire that is due; if there is none, when the first one comes."""
+    scene, now = Scene(case.roster, case.record, case.history), case.roster.now
+    fire = await latest_fire(store, case.job_id)
+    if fire is not None:
+        found = await _told(
+            store, scene, Answer(case.job_id, fire.due_at, None, "", "", due_at=fire.due_at), fire
+        )
+    else:
+        after = case.record.next_run_after(now) if case.record else None
+        verdict = "not due" if after else "no schedule" if case.record else "removed"
+        found = Answer(case.job_id, now, None, verdict, never(scene, after), after=after)
+    return replace(found, subject=_subject(case, found, Asked((), EXACT, None)))
 
 
 def _meant(case: Case, question: Asked) -> tuple[datetime, datetime | None]:

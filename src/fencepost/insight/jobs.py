@@ -1,0 +1,80 @@
+"""The jobs of a store with how they stand, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from fencepost.model import Gap
+from fencepost.store.base import Store
+from fencepost.triggers import from_iso
+from fencepost.views.overview import overview
+from fencepost.views.shapes import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """The outcome of a job's newest fire that has ended."""
+
+    key: str
+    state: str
+    reason: str | None
+    due_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    replica: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """How a job stands, as `fencepost jobs` shows it."""
+
+    id: str
+    task: str
+    """The name of the code it runs."""
+    schedule: str | None
+    """In words; None: it runs when triggered."""
+    state: str
+    """`idle`, `running`, `waiting`, `queued`, `paused`, `orphaned`, …: the first of `states`."""
+    states: tuple[str, ...]
+    paused: Gap | None
+    """`since`, `until`, `note` (the reason) and `by`."""
+    active: tuple[str, ...]
+    """Keys of its fires that run, wait to be run again, or wait for their turn."""
+    last: LastRun | None
+    next_run_at: datetime | None
+    execute_on: str
+
+
+async def find_jobs(store: Store) -> tuple[JobView, ...]:
+    """All jobs of the store, by id."""
+    found, _ = await overview(store, "")
+    return tuple(_view(job) for job in found["jobs"])
+
+
+def _view(job: Shape) -> JobView:
+    pause, last = job["paused"], job["last"]
+    return JobView(
+        id=job["id"],
+        task=job["task"],
+        schedule=job["schedule"],
+        state=job["state"],
+        states=tuple(job["states"]),
+        paused=pause and Gap(from_iso(pause["since"]), _time(pause["until"]), pause["reason"], pause["by"]),
+        active=tuple(fire["key"] for fire in job["active"]),
+        last=last and _last(last),
+        next_run_at=_time(job["next_run_at"]),
+        execute_on=job["execute_on"],
+    )
+
+
+def _last(last: Shape) -> LastRun:
+    times: dict[str, Any] = {name: _time(last[name]) for name in ("due_at", "started_at", "finished_at")}
+    return LastRun(
+        key=last["key"], state=last["state"], reason=last["reason"], replica=last["replica"], **times
+    )
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else from_iso(text)
