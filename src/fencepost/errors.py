@@ -41,6 +41,13 @@ class NotStorable(ConfigurationError, TypeError):
     """A value that no store can keep, such as a set or an open file. Raised where it is handed in."""
 
 
+def missing_extra(what: str, error: ImportError, extra: str) -> ConfigurationError:
+    """`error`: of the import that failed."""
+    return ConfigurationError(
+        f"{what} needs what is not installed ({error}): pip install 'fencepost[{extra}]'"
+    )
+
+
 class UsageError(FencepostError, ValueError):
     """A call or a command line that does not fit: an unknown job, a missing module or attribute."""
 
@@ -51,6 +58,10 @@ class StoreUnavailable(FencepostError):
     """The store did not answer. What was asked may have been committed all the same."""
 
     exit_code = 69
+
+
+class StoreUnusable(StoreUnavailable, ConfigurationError):
+    """The store's path cannot be written, and waiting does not help: a start that meets this is given up."""
 
 
 class StoreCorrupt(FencepostError):

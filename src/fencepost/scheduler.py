@@ -21,7 +21,14 @@ from fencepost.bodies.command import Command
 from fencepost.clock import Clock, SystemClock
 from fencepost.control import ControlThread
 from fencepost.declare import as_trigger, declared_job, default_policies
-from fencepost.errors import AnotherRunIsActive, ConfigurationError, StoreUnavailable, UsageError
+from fencepost.errors import (
+    AnotherRunIsActive,
+    ConfigurationError,
+    StoreUnavailable,
+    StoreUnusable,
+    UsageError,
+    missing_extra,
+)
 from fencepost.events import OTHER_EVENTS, RUN_EVENTS, Event, Events, log_event
 from fencepost.execute import Host
 from fencepost.gate import SingleInstance
@@ -267,9 +274,7 @@ class Scheduler:
         try:
             from fencepost.web.app import WebApp
         except ModuleNotFoundError as error:
-            raise ConfigurationError(
-                f"the service needs {error.name!r}: install it with `pip install 'fencepost[web]'`"
-            ) from None
+            raise missing_extra("the service", error, "web") from None
         return WebApp(self, replica=replica, authorize=authorize)
 
     def run(self, *, seconds: float | None = None) -> None:
@@ -535,6 +540,7 @@ class Scheduler:
     def _take_part(self, host: ClosableHost) -> concurrent.futures.Future[None]:
         """With bodies on this host. Done when the jobs are declared."""
         check_start()
+        self._registry.check_installed()
         self._host = host
         for warning in self.settings.warnings():
             log.warning("%s", warning)
@@ -563,6 +569,8 @@ class Scheduler:
             try:
                 await store.open()
                 break
+            except StoreUnusable:
+                raise
             except StoreUnavailable as error:
                 failures += 1
                 replica.store_failed(error)

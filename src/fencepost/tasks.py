@@ -155,6 +155,12 @@ class Registry:
     def find(self, function: Callable[..., Any]) -> Task | None:
         return next((task for task in self._tasks.values() if task.function is function), None)
 
+    def check_installed(self) -> None:
+        """Raise a `ConfigurationError` if a task needs a package that this host lacks."""
+        for task in self._tasks.values():
+            if (check := getattr(task.function, "check_installed", None)) is not None:
+                check()
+
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(sorted(self._tasks))

@@ -220,7 +220,7 @@ def test_without_the_driver_it_says_what_to_install() -> None:
         "from fencepost.store.urls import store_from_url; store_from_url('postgresql://localhost/app')"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert 'pip install "fencepost[postgres]"' in ended.stderr.splitlines()[-1]
+    assert "pip install 'fencepost[postgres]'" in ended.stderr.splitlines()[-1]
 
 
 # --- failover -----------------------------------------------------------------------------------------------------

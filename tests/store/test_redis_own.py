@@ -640,7 +640,7 @@ class TestServers:
         )
         told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         assert told.startswith("ConfigurationError")
-        assert 'pip install "fencepost[redis]"' in told
+        assert "pip install 'fencepost[redis]'" in told
 
     @pytest.mark.parametrize("scheme", ["redis", "rediss", "valkey", "valkeys"])
     def test_urls(self, scheme: str) -> None:

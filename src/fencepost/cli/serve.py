@@ -10,7 +10,7 @@ import click
 
 from fencepost.cli.run import log_options
 from fencepost.cli.target import load
-from fencepost.errors import ConfigurationError
+from fencepost.errors import ConfigurationError, missing_extra
 from fencepost.scheduler import Scheduler
 
 
@@ -38,7 +38,11 @@ def serve(
 
     from fencepost.web.auth import check_address
     from fencepost.web.logs import configure
-    from fencepost.web.server import serve_on
+
+    try:
+        from fencepost.web.server import serve_on
+    except ModuleNotFoundError as error:
+        raise missing_extra("the service", error, "web") from None
 
     check_address(scheduler.settings)
     with bound(scheduler) as listener:

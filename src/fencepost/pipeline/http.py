@@ -12,14 +12,14 @@ from email.message import Message
 from functools import cache
 from typing import TypeVar
 
-from fencepost.errors import ConfigurationError, FencepostError
+from fencepost.errors import FencepostError, missing_extra
 from fencepost.pipeline.source import Source, Validators
 
 try:
     import httpx2
     import stamina
 except ImportError as missing:
-    raise ConfigurationError('sources need an HTTP client: pip install "fencepost[http]"') from missing
+    raise missing_extra("a pipeline with sources", missing, "http") from missing
 
 T = TypeVar("T")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -166,6 +167,11 @@ class Pipeline:
             raise ConfigurationError(f"pipeline {self.name}: force={force!r} must be true or false")
         checked_id(trigger, f"pipeline {self.name}: trigger")
         return mode or self.modes[0]
+
+    def check_installed(self) -> None:
+        """Before a replica starts: sources need an HTTP client, which is an extra."""
+        if self.sources:
+            importlib.import_module("fencepost.pipeline.http")
 
     def checked_run_type(self, run_type: object) -> str:
         if run_type not in self.run_types:

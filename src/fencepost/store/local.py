@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterable
 from pathlib import Path
 
-from fencepost.errors import ConfigurationError
+from fencepost.errors import ConfigurationError, StoreUnusable
 from fencepost.model import checked_id
 
 LOOK_EVERY = 0.1
@@ -152,7 +152,7 @@ class Hint:
     def _changed_at(self) -> int:
         try:
             return os.stat(self._path).st_mtime_ns
-        except FileNotFoundError:
+        except OSError:  # not there yet, or not to be reached: only a hint
             return 0
 
 
@@ -162,6 +162,32 @@ def boot_id() -> str | None:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return None
+
+
+def check_writable(path: Path, *beside: Path) -> None:
+    """Raise `StoreUnusable` with the reason if `path`, or a file kept beside it, cannot be written by this process."""
+    try:
+        reason = _why_not_writable(path, beside)
+    except OSError as error:
+        reason = error.strerror
+    if reason is not None:
+        raise StoreUnusable(f"cannot write {path}: {reason}")
+
+
+def _why_not_writable(path: Path, beside: Iterable[Path]) -> str | None:
+    folder = path.parent
+    if not folder.exists():
+        return f"there is no folder {folder}; create it first"
+    if not folder.is_dir():
+        return f"{folder} is not a folder"
+    for each in (path, folder, *beside):
+        if not each.exists():
+            continue
+        if os.statvfs(each).f_flag & os.ST_RDONLY:
+            return f"{each} is on a file system that is mounted read-only"
+        if not os.access(each, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            return f"{each} may not be written by user {os.geteuid()}; change its owner or its mode"
+    return None
 
 
 def refuse_network_file_system(folder: Path) -> None:

@@ -27,7 +27,7 @@ class Turn:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._queue: _Queue | None = None
 
     @contextlib.contextmanager
@@ -35,7 +35,7 @@ class Turn:
         try:
             queue = self._take()
         except OSError as error:
-            raise StoreUnavailable(f"{self._path}: {error.strerror}") from error
+            raise StoreUnavailable(f"{self.path}: {error.strerror}") from error
         try:
             yield
         finally:
@@ -45,10 +45,10 @@ class Turn:
         deadline = _clock.steady() + PATIENCE
         while True:
             if self._queue is None:
-                self._queue = _Queue(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                self._queue = _Queue(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             if not self._queue.wait(deadline - _clock.steady()):
                 raise StoreUnavailable(
-                    f"{self._path}: another process has held the lock for {PATIENCE:g} s; is one stopped?"
+                    f"{self.path}: another process has held the lock for {PATIENCE:g} s; is one stopped?"
                 )
             if self._is_in_place(self._queue.descriptor):
                 return self._queue
@@ -56,7 +56,7 @@ class Turn:
 
     def _is_in_place(self, descriptor: int) -> bool:
         with contextlib.suppress(FileNotFoundError):
-            return os.path.samestat(os.fstat(descriptor), os.stat(self._path))
+            return os.path.samestat(os.fstat(descriptor), os.stat(self.path))
         return False
 
     def let_go(self) -> None:

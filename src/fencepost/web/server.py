@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from fencepost.errors import FencepostError
 from fencepost.settings import Settings
 from fencepost.web.gate import MOST_HEADER_BYTES
 
 if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope, Send
+
     from fencepost.web.app import WebApp
 
 log = logging.getLogger("fencepost")
@@ -23,8 +26,9 @@ MOST_CONNECTIONS = 1_000
 
 def serve_on(listener: socket.socket, app: WebApp, settings: Settings) -> None:
     """Until SIGTERM; raises `KeyboardInterrupt` after SIGINT."""
+    started = Startup(app)
     config = uvicorn.Config(
-        app,
+        started,
         http="h11",
         ws="none",
         log_config=None,
@@ -38,11 +42,40 @@ def serve_on(listener: socket.socket, app: WebApp, settings: Settings) -> None:
     address, port = listener.getsockname()[:2]
     log.info("http://%s:%d; Ctrl-C stops", f"[{address}]" if ":" in address else address, port)
     server = Server(config)
-    server.run(sockets=[listener])
+    try:
+        server.run(sockets=[listener])
+    except SystemExit:
+        if started.failure is not None:
+            raise started.failure from None
+        raise SystemExit(1) from None
     if server.interrupted:
         raise KeyboardInterrupt
     if not server.started:
         raise SystemExit(1)
+
+
+class Startup:
+    """The application, with what its start raised kept for the exit code. uvicorn would print the traceback of a wrong
+    setting, and exit with a code of its own."""
+
+    def __init__(self, app: WebApp) -> None:
+        self._app = app
+        self.failure: FencepostError | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+
+        async def without_traceback(message: Message) -> None:
+            await send(
+                {**message, "message": ""} if message["type"] == "lifespan.startup.failed" else message
+            )
+
+        try:
+            await self._app(scope, receive, without_traceback)
+        except FencepostError as error:
+            self.failure = error
 
 
 class Server(uvicorn.Server):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import weakref
 from collections import deque
@@ -11,13 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.clock import Clock, SystemClock, moment_of
-from fencepost.errors import ConfigurationError, FencepostError, NothingStored, StoreUnavailable
+from fencepost.errors import (
+    ConfigurationError,
+    FencepostError,
+    NothingStored,
+    StoreUnavailable,
+    StoreUnusable,
+)
 from fencepost.model import FireRecord, checked_id
 from fencepost.store.base import FireQuery
 from fencepost.store.file.folder import Folder, namespaces
 from fencepost.store.file.journal import SNAPSHOT_BYTES, Journal
 from fencepost.store.file.state import LoggedState
-from fencepost.store.local import Beacons, Hint, boot_id, refuse_network_file_system
+from fencepost.store.local import Beacons, Hint, boot_id, check_writable, refuse_network_file_system
 from fencepost.store.mirror import LocalMirror, P, Step, T
 
 KEEP_FIRES = 1000
@@ -32,6 +39,10 @@ class Request:
     reply: Any = None
     error: BaseException | None = None
     done: bool = False
+
+
+NEVER_WRITABLE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS)
+"""At the opening: these do not pass by themselves."""
 
 
 class FileStore(LocalMirror):
@@ -162,10 +173,8 @@ class FileStore(LocalMirror):
             return
         if not self.creates and self._folder.path.name not in (found := namespaces(self.path)):
             raise NothingStored(f"file://{self.path.absolute()}", self._folder.path.name, found)
-        if not self.path.parent.is_dir():
-            raise ConfigurationError(
-                f"there is no folder {self.path.parent} for {self.path.name}; create it first"
-            )
+        if self.creates:
+            check_writable(self.path, self._folder.path, self._folder.fires, self._folder.turn.path)
         try:
             refuse_network_file_system(self.path.parent if not self.path.exists() else self.path)
             self._folder.make()
@@ -174,6 +183,10 @@ class FileStore(LocalMirror):
             while not self._prepared():
                 pass
         except OSError as error:
+            if error.errno in NEVER_WRITABLE:
+                raise StoreUnusable(
+                    f"cannot write {error.filename or self.path}: {error.strerror}"
+                ) from error
             raise self._told(error) from error
         self._opened_in = os.getpid()
 

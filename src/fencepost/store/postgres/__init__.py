@@ -4,14 +4,12 @@
 Why it is done this way is told in docs/decisions/0018-postgresql.md.
 """
 
-from fencepost.errors import ConfigurationError
+from fencepost.errors import missing_extra
 
 try:
     import psycopg as _driver  # noqa: F401
 except ImportError as error:
-    raise ConfigurationError(
-        f'a PostgreSQL store needs the package psycopg ({error}): pip install "fencepost[postgres]"'
-    ) from error
+    raise missing_extra("a PostgreSQL store", error, "postgres") from error
 
 from fencepost.store.postgres.store import PostgresStore
 

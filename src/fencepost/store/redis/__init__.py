@@ -4,14 +4,12 @@
 is said in `keys.py`; why it is done this way in docs/decisions/0017-redis-rows.md.
 """
 
-from fencepost.errors import ConfigurationError
+from fencepost.errors import missing_extra
 
 try:
     import redis as _client  # noqa: F401
 except ImportError as error:
-    raise ConfigurationError(
-        'a Redis or Valkey store needs the package redis: pip install "fencepost[redis]"'
-    ) from error
+    raise missing_extra("a Redis or Valkey store", error, "redis") from error
 
 from fencepost.store.redis.store import RedisStore
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.clock import Clock, SystemClock, moment_of
-from fencepost.errors import ConfigurationError, NothingStored, StoreCorrupt, StoreUnavailable
+from fencepost.errors import NothingStored, StoreCorrupt, StoreUnavailable, StoreUnusable
 from fencepost.store import mirror
 from fencepost.store.base import Home
-from fencepost.store.local import Beacons, Hint, boot_id, refuse_network_file_system
+from fencepost.store.local import Beacons, Hint, boot_id, check_writable, refuse_network_file_system
 from fencepost.store.mirror import LocalMirror, P, T
 from fencepost.store.sqlite.plain import PlainRows
 from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, namespaces, prepare, set_meta
@@ -191,10 +191,8 @@ class SqliteStore(LocalMirror):
     def _open(self) -> None:
         if self._db is not None and self._pid == os.getpid():
             return
-        folder = self.path.parent
-        if not folder.is_dir():
-            raise ConfigurationError(f"there is no folder {folder} for the database; create it first")
-        refuse_network_file_system(folder)
+        self._check_path()
+        refuse_network_file_system(self.path.parent)
         try:
             db = self._connect()
             try:
@@ -203,13 +201,24 @@ class SqliteStore(LocalMirror):
                 db.close()
                 raise
         except sqlite3.OperationalError as error:
-            raise StoreUnavailable(f"{self.path}: {error}") from error
+            kind = StoreUnusable if _cannot_be_written(error) else StoreUnavailable
+            raise kind(f"{self.path}: {error}") from error
+        except OSError as error:
+            raise StoreUnusable(f"cannot write {error.filename or self.path}: {error.strerror}") from error
         except sqlite3.DatabaseError as error:
             raise StoreCorrupt(
                 f"{self.path} is not a database SQLite can read ({error}); it was left as it is: restore it from "
                 "a backup, or move it away and a new one is made"
             ) from error
         self._db, self._pid = db, os.getpid()
+
+    def _check_path(self) -> None:
+        if self.path.is_dir():
+            raise StoreUnusable(
+                f"{self.path} is a folder; name a database in it, such as sqlite:///{self.path / 'fencepost.db'}"
+            )
+        if self.creates:
+            check_writable(self.path, self._folder, self._folder / self._namespace, self._turn.path)
 
     def _connect(self) -> sqlite3.Connection:
         """SQLite creates a missing file unless a URI says otherwise."""
@@ -278,6 +287,12 @@ class SqliteStore(LocalMirror):
         self._db = None
         self._turn.let_go()
         self._beacons.release_all()
+
+
+def _cannot_be_written(error: sqlite3.OperationalError) -> bool:
+    """Not a passing trouble, as a database that is locked is."""
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return primary in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 
 
 _all_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
