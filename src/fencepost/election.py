@@ -13,9 +13,19 @@ from __future__ import annotations
 
 from fencepost.model import Lease
 from fencepost.store.base import Campaign, Evidence, Watched
+from fencepost.store.rules import OBSERVED
 
 TRUSTED = 0.7
 """The share of a TTL, counted from sending, during which its holder acts on it."""
+
+
+def until_decided(silent: float, heartbeat: float, own_heartbeat: float) -> float:
+    """Seconds until the next look at a replica that has been silent for so long: a heartbeat, as a rule; else when the
+    observation is complete. The look after that asks for the decision. It leaves a quarter of a heartbeat in between:
+    where the whole machine stood still, the others get the time to renew."""
+    if not silent:
+        return own_heartbeat
+    return min(own_heartbeat, max(OBSERVED * heartbeat - silent, own_heartbeat / 4))
 
 
 class Observation:
@@ -70,6 +80,11 @@ class Leadership:
             self._trusted_until = float("-inf")
             seconds = self._observation.look("leader", (lease.term, lease.renewals), steady)
             self._watched = Watched(lease.term, lease.renewals, seconds)
+
+    @property
+    def silent(self) -> float:
+        """Seconds for which another leader was seen not to renew."""
+        return self._watched.seconds if self._watched else 0.0
 
     def restart_observation(self) -> None:
         self._observation.restart()

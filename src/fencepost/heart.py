@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from fencepost.election import TRUSTED
+from fencepost.election import TRUSTED, until_decided
 from fencepost.service import Service
 from fencepost.store.base import Beat, Pulse
 
@@ -46,13 +46,19 @@ class Heart(Service):
             pulse = await replica.store.heartbeat(beat)
         except Exception:
             replica.leadership.restart_observation()
+            replica.janitor.restart_observation()
             replica.targets_changed = True
             raise
         replica.store_answered()
         self._learn(pulse, number, sent)
         if beat.targets is not None:
             replica.worker.wake()  # what it was last answered was for the tasks known before
-        return 0.0 if not pulse.known or self._should_lead(pulse) else settings.heartbeat.total_seconds()
+        if not pulse.known or self._should_lead(pulse):
+            return 0.0
+        silent = replica.leadership.silent
+        if silent:
+            replica.janitor.wake()  # to watch the others as well: who takes over has then seen who is dead
+        return until_decided(silent, pulse.leader.heartbeat, settings.heartbeat.total_seconds())
 
     def _should_lead(self, pulse: Pulse) -> bool:
         """There is evidence against the leader, but it renewed after this replica last looked: ask again now,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fencepost.election import Observation
+from fencepost.election import Observation, until_decided
 from fencepost.events import Event
+from fencepost.model import ReplicaRecord
 from fencepost.service import Service
-from fencepost.store.base import Suspect, Swept
+from fencepost.store.base import Roster, Suspect
 
 PRUNE_EVERY = 3600.0
 
@@ -14,30 +15,25 @@ class Janitor(Service):
     shortest = 0.3
 
     _observation: Observation | None = None
-    _suspects: tuple[Suspect, ...] = ()
-    others: list[str] = []  # noqa: RUF012 (replaced, never changed)
-    """The other replicas, as of the last sweep."""
+    _silent: tuple[tuple[ReplicaRecord, float], ...] = ()
+    """The other replicas as they were last seen, and for how many seconds each was seen not to renew."""
     _pruned_at: float | None = None
 
     async def step(self) -> float | None:
         replica = self.replica
-        heartbeat = replica.settings.heartbeat.total_seconds()
         term = replica.term()
-        if term is None:
-            self._start_over()
-            return None
-        if self._observation is None:
-            self._observation = Observation(heartbeat)
         try:
+            if term is None:
+                if replica.leadership.silent:
+                    self.watch(await replica.store.roster())
+                return None
             swept = await replica.store.sweep(replica.id, term, self._suspected())
         except Exception:
-            # While the store did not answer nobody could renew: silence proves nothing.
-            self._start_over()
+            self.restart_observation()
             raise
         if swept is None:
-            self._start_over()
             return None
-        self._watch(swept, self._observation)
+        self.watch(swept.roster)
         for fire in swept.settled:
             replica.events.emit(Event("lost" if fire.state.final else "retrying", replica.id, fire))
         for dead in swept.expired:
@@ -47,27 +43,38 @@ class Janitor(Service):
         if swept.expired:
             replica.watcher.wake()
         await self._prune()
-        # Who has not renewed since the last look is watched more closely. As a rule everybody has.
-        return heartbeat / 2 if any(suspect.seconds for suspect in self._suspects) else heartbeat
+        heartbeat = replica.settings.heartbeat.total_seconds()
+        looks = (until_decided(silent, other.heartbeat, heartbeat) for other, silent in self._silent)
+        return min(looks, default=heartbeat)
+
+    @property
+    def others(self) -> list[str]:
+        """The other replicas, as of the last look."""
+        return [other.id for other, _ in self._silent]
+
+    def watch(self, roster: Roster) -> None:
+        """See who has renewed. A replica looks before it leads, too: when it has joined, and while the leader is
+        silent. When it is elected it knows who is dead, and need not begin to watch."""
+        if self._observation is None:
+            self._observation = Observation(self.replica.settings.heartbeat.total_seconds())
+        look, now = self._observation.look, self.replica.clock.steady()
+        others = [other for other in roster.replicas if other.id != self.replica.id]
+        self._observation.forget_others({other.id for other in others})
+        self._silent = tuple((other, look(other.id, other.renewals, now)) for other in others)
+
+    def restart_observation(self) -> None:
+        """While the store did not answer nobody could renew: silence proves nothing."""
+        self._observation = None
+        self._silent = tuple((other, 0.0) for other, _ in self._silent)
 
     def _suspected(self) -> list[Suspect]:
         proven = self.replica.evidence.dead
-        watched = [suspect for suspect in self._suspects if suspect.replica not in proven]
+        watched = [
+            Suspect(other.id, other.renewals, silent)
+            for other, silent in self._silent
+            if other.id not in proven
+        ]
         return [*watched, *(Suspect(dead, 0, 0.0, dead=True) for dead in sorted(proven))]
-
-    def _watch(self, swept: Swept, observation: Observation) -> None:
-        now = self.replica.clock.steady()
-        others = [other for other in swept.roster.replicas if other.id != self.replica.id]
-        observation.forget_others({other.id for other in others})
-        self.others = [other.id for other in others]
-        self._suspects = tuple(
-            Suspect(other.id, other.renewals, observation.look(other.id, other.renewals, now))
-            for other in others
-        )
-
-    def _start_over(self) -> None:
-        self._observation = None
-        self._suspects = ()
 
     async def _prune(self) -> None:
         now = self.replica.clock.steady()

@@ -275,6 +275,7 @@ class Replica:
     def joined(self) -> None:
         self.tell("replica.joined")
         self.wake_all()
+        self.watcher.wake()
 
     def declared(self) -> None:
         self.is_ready = True

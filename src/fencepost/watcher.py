@@ -21,25 +21,22 @@ class Watcher(Service):
 
     async def step(self) -> float | None:
         replica = self.replica
-        every = replica.store.evidence_every
-        if every is None:
-            self.has_looked = True
-            return None
         before = replica.evidence
         if not self.has_looked:
             replica.evidence = await self._first_look()
-        elif others := self._others():
+        elif replica.store.evidence_every is not None and (others := self._others()):
             replica.evidence = await replica.store.evidence(others)
         if replica.evidence.dead - before.dead or replica.evidence.gone - before.gone:
             replica.heart.wake()
             replica.janitor.wake()
-        return every
+        return replica.store.evidence_every
 
     async def _first_look(self) -> Evidence:
         replica, now = self.replica, self.replica.clock.steady()
         if not replica.heart.has_joined:
             return replica.evidence
-        others = [other.id for other in (await replica.store.roster()).replicas if other.id != replica.id]
+        replica.janitor.watch(await replica.store.roster())
+        others = replica.janitor.others
         evidence = await replica.store.evidence(others) if others else Evidence()
         if self._gives_up_at is None:
             self._gives_up_at = now + PATIENCE

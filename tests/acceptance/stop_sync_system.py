@@ -32,7 +32,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "stop_sync"
 STOPS = 120
 """Of the invented country: enough for every kind of row."""
 QUICK = {
-    "PIPELINE_LOCK_TTL_SECONDS": "2",
+    "STOP_SYNC_PRESENCE_SECONDS": "2",
     "PIPELINE_LOCK_HEARTBEAT_SECONDS": "0.5",
     "STATE_BACKEND": "sqlite",
     "STOP_SYNC_RETRY_SECONDS": "0.05",

@@ -236,7 +236,7 @@ def test_b3_the_overlay_lifts_after_kill_9(
     variables = {
         "STATE_BACKEND": backend,
         "STATE_REDIS_URL": url,
-        "PIPELINE_LOCK_TTL_SECONDS": 1,
+        "STOP_SYNC_PRESENCE_SECONDS": 1,
         "PIPELINE_LOCK_HEARTBEAT_SECONDS": 0.25,
         "STOP_SYNC_PACE": 0.5,
     }
@@ -389,21 +389,34 @@ def test_b6_a_restart_keeps_the_grid_unless_told_otherwise(system: System) -> No
 
 
 def test_b7_ttl_and_heartbeat() -> None:
-    """Run lock: TTL 14400 s, heartbeat TTL/4 clamped to 5–60 s."""
-    for ttl, heartbeat in (("", 60), ("14400", 60), ("120", 30), ("20", 5), ("12", 5)):
+    """Run lock: TTL 14400 s, heartbeat TTL/4 clamped to 5–60 s. The TTL bounds the run, not the notice of its death:
+    presence expires within a minute whatever the TTL is, and there are three heartbeats in it."""
+    for ttl, heartbeat in (("", 60), ("14400", 60), ("120", 30), ("20", 5), ("12", 5), ("8", 5)):
         settings = Settings.of({"PIPELINE_LOCK_TTL_SECONDS": ttl})
-        assert settings.scheduling["run_ttl"].total_seconds() == float(ttl or 14400)
-        assert settings.scheduling["heartbeat"].total_seconds() == heartbeat
-    with pytest.raises(ConfigurationError, match="half of PIPELINE_LOCK_TTL_SECONDS"):
-        Settings.of({"PIPELINE_LOCK_TTL_SECONDS": "8"})
+        assert settings.lock_ttl.total_seconds() == float(ttl or 14400)
+        assert settings.lock_heartbeat.total_seconds() == heartbeat
+        assert settings.scheduling["run_ttl"].total_seconds() == 30
+        assert settings.scheduling["leader_ttl"].total_seconds() == 30
+        assert settings.scheduling["heartbeat"].total_seconds() == min(heartbeat, 10)
+    with pytest.raises(ConfigurationError, match="STOP_SYNC_PRESENCE_SECONDS"):
+        Settings.of({"STOP_SYNC_PRESENCE_SECONDS": "61"})
 
 
-def test_b7_a_run_outlives_its_ttl(system: System, valkey_url: str) -> None:
-    """The heartbeat renews the lock of a run that takes longer, and another service does not take it."""
+def test_b7_a_run_that_exceeds_the_ttl_is_ended(system: System) -> None:
+    """PIPELINE_LOCK_TTL_SECONDS is how long a run may take: then it has failed, and the next one may start."""
+    with system.service(PIPELINE_LOCK_TTL_SECONDS=1, STOP_SYNC_PACE=60) as scheduler:
+        fire = scheduler.sync.trigger(NAME, args={"mode": "match-import"}).wait(PATIENCE)
+        assert (fire.state, fire.reason) == ("failed", "timed out")
+        assert system.status()["status"] == "failed"
+        assert system.status()["blocking_maintenance"] is False
+
+
+def test_b7_a_run_outlives_its_presence(system: System, valkey_url: str) -> None:
+    """The heartbeat renews the presence of a run that takes longer, and another service does not take it."""
     variables = {
         "STATE_BACKEND": "redis",
         "STATE_REDIS_URL": valkey_url,
-        "PIPELINE_LOCK_TTL_SECONDS": 1,
+        "STOP_SYNC_PRESENCE_SECONDS": 1,
         "PIPELINE_LOCK_HEARTBEAT_SECONDS": 0.25,
         "STOP_SYNC_PACE": 0.5,
     }

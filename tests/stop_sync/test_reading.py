@@ -126,6 +126,19 @@ def test_a_missing_column_is_named(register):
         register(GOOD, header=HEADER.replace("validTo", "valid_to"))
 
 
+@pytest.mark.parametrize("language", ["En", "De"])
+def test_the_published_columns_of_the_register_are_read(register, tmp_path, language):
+    """The register names the organisation of the service point, in four languages."""
+    published = HEADER
+    for column in ("Abbreviation", "Description"):
+        name = f"businessOrganisation{column}"
+        published = published.replace(name, f"servicePointBusinessOrganisation{column}{language}")
+    published = published.replace(";businessOrganisation;", ";servicePointBusinessOrganisation;")
+    _, stops = register(GOOD, header=published)
+    assert [stop.operator for stop in stops] == ["RBM"]
+    assert list(read_rows(tmp_path, Operator)) == [Operator("ch:1:sboid:1", "RBM", "Regiobus")]
+
+
 def test_bytes_that_are_no_text_are_refused(tmp_path):
     (tmp_path / "register.zip").write_bytes(zipped(stops_csv=(HEADER + GOOD).encode() + b"\xff\xfe\n"))
     with pytest.raises(SourceInvalid, match="cannot be read .*; download it again"):
@@ -204,6 +217,29 @@ def test_other_nodes_are_passed_over(osm):
     tally, nodes = osm(NODE.format("") + bench)
     assert [node.id for node in nodes] == [7]
     assert tally.passed_over == {"no stop": 2}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "kind"),
+    [
+        ("highway", "bus_stop", "platform"),
+        ("railway", "tram_stop", "stop_position"),
+        ("railway", "halt", "station"),
+        ("amenity", "bus_station", "station"),
+    ],
+)
+def test_a_node_with_an_older_tag_only_is_a_stop(osm, key, value, kind):
+    tally, nodes = osm(f'<node id="1" lat="46.9" lon="7.6"><tag k="{key}" v="{value}"/></node>')
+    assert (tally.kept, [node.public_transport for node in nodes]) == (1, [kind])
+
+
+def test_the_newer_tag_decides(osm):
+    """A bus stop that says it is a stop area is none of our kinds."""
+    tags = '<tag k="highway" v="bus_stop"/><tag k="public_transport" v="stop_area"/>'
+    bench = '<node id="2" lat="46.9" lon="7.6"><tag k="highway" v="bus_stop"/></node>'
+    tally, nodes = osm(f'<node id="1" lat="46.9" lon="7.6">{tags}</node>{bench}')
+    assert [node.id for node in nodes] == [2]
+    assert tally.passed_over == {"no stop": 1}
 
 
 def test_a_file_that_was_cut_off_is_refused(tmp_path):

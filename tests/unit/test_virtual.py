@@ -546,3 +546,24 @@ def test_a_run_of_a_killed_replica_is_lost_and_with_rerun_it_is_repeated_with_a_
     assert [each.outcome for each in again.attempts] == ["lost", "succeeded"]
     assert ("rerun", 2, 2) in seen
     assert cluster.starts[lost.key] == 1
+
+
+@pytest.mark.parametrize("after", [0.0, 1.0, 2.9, 4.5, 6.0])
+def test_a_successor_that_starts_after_the_crash_waits_no_longer_than_the_ttl(after):
+    """Nobody else is there: it joins, is elected, and runs what the dead replica ran, within one TTL of its start or of
+    the crash, whichever is later."""
+    cluster = Cluster()
+    job = Job("rerun", "body", every(seconds=20, anchor=EPOCH), after_crash="rerun")
+
+    async def for_ever(fire):
+        await asyncio.sleep(1000)
+
+    first = cluster.add(job, body=for_ever)
+    cluster.run(21)
+    [key] = cluster.starts
+    first.process.kill()
+    cluster.run(after)
+    second = cluster.add(job)
+    waited = cluster.until(lambda: cluster.starts[key] == 2, 2 * TTL)
+    assert second.replica.runs or cluster.fires("rerun")
+    assert waited <= TTL, f"{waited:.2f} s"

@@ -13,7 +13,6 @@ FOR_A_LOOK = {
     "STATE_BACKEND": "sqlite",
     "PIPELINE_SCHEDULE_INTERVAL_HOURS": str(1 / 60),
     "PIPELINE_IMPORT_ETA_SECONDS": "3",
-    "PIPELINE_LOCK_TTL_SECONDS": "20",
     "STOP_SYNC_PACE": "1",
 }
 """A run each minute, slow enough to be watched. What the environment says counts more."""

@@ -26,8 +26,6 @@ from stop_sync.tables import DYNAMIC, STATIC, fill
 NAME = "stops"
 MODES = ("full", "match-import")
 COMPLETE, CACHED, BOOTSTRAP = RUN_TYPES = ("complete", "atlas_cached", "atlas_cached_bootstrap")
-NEVER_EMPTY = ("stops", "gtfs_stops")
-"""Static tables without which nothing can be reused. A country without operators is odd, but possible."""
 MOST_DOWNLOADED_BYTES = 4 << 30
 STEP_SECONDS = 0.1
 
@@ -56,7 +54,7 @@ def pipeline_of(settings: Settings) -> Pipeline:
             rule(COMPLETE, when=lambda run: settings.force_full_refresh),
             rule(COMPLETE, changed=True),
             rule(COMPLETE, when=lambda run: does.static_digest() != run.kept.get("static")),
-            rule(CACHED, when=lambda run: does.database.filled(NEVER_EMPTY)),
+            rule(CACHED, when=lambda run: does.database.filled(STATIC)),
             rule(BOOTSTRAP),
         ],
     )
@@ -180,6 +178,7 @@ def _source(settings: Settings, name: str, url: str, *artefacts: str, probe: boo
         artefacts=[settings.artefacts / FILES[KINDS[each]] for each in artefacts],
         modes=["full"],
         probe=probe,
+        allow_hosts=settings.allow_hosts,
         allow_private=settings.private_allowed(url),
         retry=Retry(attempts=3, first=settings.retry_after.total_seconds(), cap=600),
     )

@@ -22,7 +22,8 @@ def scheduler_of(settings: Settings) -> Scheduler:
     settings.make_folders()
     scheduler = Scheduler(**settings.scheduling)
     anchor = SystemClock().wall() if settings.restart_grid else None
-    scheduler.job(every(settings.interval, anchor=anchor))(pipeline_of(settings))
+    calendar = every(settings.interval, anchor=anchor)
+    scheduler.job(calendar, timeout=settings.lock_ttl)(pipeline_of(settings))
     return scheduler
 
 

@@ -6,6 +6,7 @@ The first nine are those of the system that this example follows, with its defau
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,11 +19,15 @@ from fencepost import ConfigurationError
 from fencepost.web.auth import is_loopback
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-BACKENDS = ("redis", "file", "sqlite")
+BACKENDS = ("redis", "postgresql", "file", "sqlite")
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 HEARTBEATS_SECONDS = (5.0, 60.0)
 """Between these lies the distance of two heartbeats, if it is not given."""
 LONGEST_TTL_SECONDS = 86_400
+PRESENCE_SECONDS = (0.5, 60.0)
+"""How long a service may be silent before it counts as dead: never more than a minute, however long a run may take."""
+HEARTBEATS_PER_PRESENCE = 3
+HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 SOURCES = "http://127.0.0.1:8790"
 """Where `python -m stop_sync.source_server` serves."""
 
@@ -34,9 +39,13 @@ class Settings:
     log_level: str
     import_eta: timedelta
     lock_ttl: timedelta
+    """How long a run may take. It says nothing about how soon the death of a service is noticed."""
     lock_heartbeat: timedelta
+    presence: timedelta
+    """A service that has not renewed its presence for so long is dead: its run goes on elsewhere."""
     state_backend: str
     state_redis_url: str
+    state_postgresql_url: str
     state_dir: Path
     force_full_refresh: bool
     restart_grid: bool
@@ -46,6 +55,8 @@ class Settings:
     atlas_url: str
     gtfs_url: str
     osm_url: str
+    allow_hosts: tuple[str, ...]
+    """Where sources may redirect to, beside their own hosts."""
     allow_private: bool
     """Whether sources may lie in internal networks. Loopback, if it is named, always may."""
     retry_after: timedelta
@@ -65,9 +76,13 @@ class Settings:
             import_eta=read.seconds("PIPELINE_IMPORT_ETA_SECONDS", "150", 0, 86_400),
             lock_ttl=ttl,
             lock_heartbeat=_heartbeat(read, ttl),
-            state_backend=read.one_of("STATE_BACKEND", "file", BACKENDS, str.lower),
+            presence=read.seconds("STOP_SYNC_PRESENCE_SECONDS", "30", *PRESENCE_SECONDS),
+            state_backend=_backend(read),
             state_redis_url=read.url(
                 "STATE_REDIS_URL", "redis://redis:6379/0", ("redis", "rediss", "valkey")
+            ),
+            state_postgresql_url=read.url(
+                "STATE_POSTGRESQL_URL", "postgresql://stop_sync@postgres:5432/stop_sync", ("postgresql",)
             ),
             state_dir=Path(read.text("STATE_DIR", str(data_dir / "runtime"))),
             force_full_refresh=read.switch("PIPELINE_FORCE_FULL_REFRESH"),
@@ -79,6 +94,7 @@ class Settings:
             atlas_url=read.url("STOP_SYNC_ATLAS_URL", f"{SOURCES}/permalink/register", ("http", "https")),
             gtfs_url=read.url("STOP_SYNC_GTFS_URL", f"{SOURCES}/permalink/gtfs", ("http", "https")),
             osm_url=read.url("STOP_SYNC_OSM_URL", f"{SOURCES}/osm.xml", ("http", "https")),
+            allow_hosts=read.hosts("STOP_SYNC_ALLOW_HOSTS"),
             allow_private=read.switch("STOP_SYNC_ALLOW_PRIVATE"),
             retry_after=read.seconds("STOP_SYNC_RETRY_SECONDS", "5", 0.01, 600),
             pace=read.seconds("STOP_SYNC_PACE", "0", 0, 3600),
@@ -89,19 +105,20 @@ class Settings:
         """Where the runs are coordinated and their status lies."""
         return {
             "redis": self.state_redis_url,
+            "postgresql": self.state_postgresql_url,
             "file": f"file://{self.state_dir.absolute()}",
             "sqlite": f"sqlite:///{self.state_dir.absolute()}/fencepost.db",
         }[self.state_backend]
 
     @property
     def scheduling(self) -> dict[str, Any]:
-        """The lock's variables as Fencepost's settings. Leadership follows the heartbeat: with a TTL of hours nobody
-        should plan nothing for hours."""
+        """As Fencepost's settings. Presence and leadership expire after `presence`; `lock_ttl` bounds the run instead,
+        as the timeout of its job. A heartbeat is never rarer than three in a presence."""
         return {
             "store": self.store_url,
-            "run_ttl": self.lock_ttl,
-            "heartbeat": self.lock_heartbeat,
-            "leader_ttl": 3 * self.lock_heartbeat,
+            "run_ttl": self.presence,
+            "heartbeat": min(self.lock_heartbeat, self.presence / HEARTBEATS_PER_PRESENCE),
+            "leader_ttl": self.presence,
         }
 
     def make_folders(self) -> None:
@@ -166,6 +183,16 @@ class _Reader:
     def switch(self, name: str) -> bool:
         return self.one_of(name, NO[0], (*YES, *NO), str.lower) in YES
 
+    def hosts(self, name: str) -> tuple[str, ...]:
+        """Names of hosts between commas."""
+        hosts = tuple(host.strip().lower() for host in self.text(name, "").split(",") if host.strip())
+        for host in hosts:
+            if not HOST.fullmatch(host):
+                raise ConfigurationError(
+                    f"{name}: {host!r} is no host; give names such as data.example.org,cdn.example.org"
+                )
+        return hosts
+
     def url(self, name: str, default: str, schemes: tuple[str, ...]) -> str:
         """It is not repeated in the error: it may hold a password."""
         text = self.text(name, default)
@@ -174,14 +201,17 @@ class _Reader:
         return text
 
 
+def _backend(read: _Reader) -> str:
+    if read.text("STATE_BACKEND", "").lower() == "memory":
+        raise ConfigurationError(
+            "STATE_BACKEND=memory: the service and the web app are two processes, and neither would see the other's "
+            "memory; use file or sqlite on one machine, redis or postgresql on several"
+        )
+    return read.one_of("STATE_BACKEND", "file", BACKENDS, str.lower)
+
+
 def _heartbeat(read: _Reader, ttl: timedelta) -> timedelta:
     name = "PIPELINE_LOCK_HEARTBEAT_SECONDS"
     least, most = HEARTBEATS_SECONDS
     usual = min(max(ttl.total_seconds() / 4, least), most)
-    heartbeat = read.seconds(name, str(usual), 0.05, 3600)
-    if 2 * heartbeat > ttl:
-        raise ConfigurationError(
-            f"{name} is {heartbeat.total_seconds():g}, which must be at most half of PIPELINE_LOCK_TTL_SECONDS "
-            f"({ttl.total_seconds():g}), or one late heartbeat loses the lock; set either"
-        )
-    return heartbeat
+    return read.seconds(name, str(usual), 0.05, 3600)

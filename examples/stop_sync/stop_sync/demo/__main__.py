@@ -51,7 +51,7 @@ class Demo(Show[Account]):
             "STOP_SYNC_PACE": str(self.pace),
             "PIPELINE_SCHEDULE_INTERVAL_HOURS": str(INTERVAL_SECONDS / 3600),
             "PIPELINE_IMPORT_ETA_SECONDS": "4",
-            "PIPELINE_LOCK_TTL_SECONDS": "20",
+            "STOP_SYNC_PRESENCE_SECONDS": "20",
             "FENCEPOST_EXECUTE_ON": "leader",
             "FENCEPOST_DRAIN_TIMEOUT": "0.2",
             "FENCEPOST_READY_DELAY": "0",

@@ -10,7 +10,7 @@ import csv
 import io
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile, ZipInfo
@@ -59,17 +59,28 @@ class Tally:
         return f"{self.source}: {self.kept} kept" + (f"; left out: {', '.join(others)}" if others else "")
 
 
-def csv_rows(archive: Path, member: str, columns: Sequence[str], delimiter: str = ",") -> Iterator[CsvRow]:
-    """The rows of a CSV file in a zip archive, these columns of them. `member` may be `*.csv` if there is only one."""
+def csv_rows(
+    archive: Path,
+    member: str,
+    columns: Sequence[str],
+    delimiter: str = ",",
+    other_names: Mapping[str, Sequence[str]] | None = None,
+) -> Iterator[CsvRow]:
+    """The rows of a CSV file in a zip archive, these columns of them. `member` may be `*.csv` if there is only one.
+    `other_names`: what a column may be called instead; the first name that the file has is read."""
     try:
         with ZipFile(archive) as unpacked, unpacked.open(_member(unpacked, member, archive)) as raw:
             # Half of all exporters write a byte order mark, which would become part of the first column's name.
             reader = csv.DictReader(io.TextIOWrapper(raw, "utf-8-sig", newline=""), delimiter=delimiter)
-            missing = [column for column in columns if column not in (reader.fieldnames or ())]
-            if missing:
+            there = frozenset(reader.fieldnames or ())
+            names = {column: (column, *(other_names or {}).get(column, ())) for column in columns}
+            found = {
+                column: next((name for name in names[column] if name in there), None) for column in columns
+            }
+            if missing := [column for column, name in found.items() if name is None]:
                 raise SourceInvalid(f"{archive.name}: {member} has no column {', '.join(missing)}")
             for row in reader:
-                yield {column: (row[column] or "").strip() for column in columns}
+                yield {column: (row[name] or "").strip() for column, name in found.items() if name}
     except (BadZipFile, zlib.error, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise SourceInvalid(
             f"{archive.name}: {member} cannot be read ({error}); download it again"

@@ -15,6 +15,19 @@ CHUNK_BYTES = 1 << 16
 MOST_MEMBERS = 20_000
 """Tags, or members, of one element."""
 KINDS = ("platform", "stop_position", "station")
+OLDER_TAGS = {
+    ("highway", "bus_stop"): "platform",
+    ("highway", "platform"): "platform",
+    ("railway", "platform"): "platform",
+    ("railway", "tram_stop"): "stop_position",
+    ("railway", "stop"): "stop_position",
+    ("railway", "halt"): "station",
+    ("railway", "station"): "station",
+    ("amenity", "bus_station"): "station",
+    ("amenity", "ferry_terminal"): "station",
+    ("aerialway", "station"): "station",
+}
+"""Many stops were mapped before `public_transport` came into use, and have only these."""
 
 
 @dataclass
@@ -33,16 +46,25 @@ def read_osm(path: Path, tally: Tally) -> Iterator[OsmNode]:
     """Relations come after the nodes they speak of, so the file is read twice rather than kept in memory."""
     routes = _routes_by_node(path, tally)
     for element in _elements(path, "node"):
-        if element.tags.get("public_transport") not in KINDS:
+        kind = _kind_of(element)
+        if kind is None:
             tally.passed_over["no stop"] += 1
             continue
         try:
-            yield _node(element, routes)
+            yield _node(element, kind, routes)
         except Unreadable as error:
             tally.unreadable[str(error)] += 1
 
 
-def _node(element: Element, routes: Mapping[str, set[str]]) -> OsmNode:
+def _kind_of(element: Element) -> str | None:
+    """What kind of stop it is; None: it is none."""
+    kind = element.tags.get("public_transport")
+    if kind is not None:
+        return kind if kind in KINDS else None
+    return next((found for tag in element.tags.items() if (found := OLDER_TAGS.get(tag))), None)
+
+
+def _node(element: Element, kind: str, routes: Mapping[str, set[str]]) -> OsmNode:
     number = element.attributes.get("id", "")
     if not (number.isascii() and number.isdigit() and len(number) <= 18):
         raise Unreadable("no id")
@@ -55,7 +77,7 @@ def _node(element: Element, routes: Mapping[str, set[str]]) -> OsmNode:
         element.tag("name"),
         element.tag("uic_name"),
         element.tag("local_ref"),
-        element.tag("public_transport"),
+        kind,
         element.tag("operator"),
         tuple(sorted(routes.get(number, ()))),
     )

@@ -24,6 +24,18 @@ COLUMNS = (
     "businessOrganisationAbbreviation",
     "businessOrganisationDescription",
 )
+LANGUAGES = ("En", "De", "Fr", "It")
+OTHER_NAMES = {
+    "businessOrganisation": ("servicePointBusinessOrganisation",),
+    **{
+        column: (
+            *(f"{column}{language}" for language in LANGUAGES),
+            *(f"servicePoint{column[0].upper()}{column[1:]}{language}" for language in LANGUAGES),
+        )
+        for column in ("businessOrganisationAbbreviation", "businessOrganisationDescription")
+    },
+}
+"""The register as it is published names the organisation of the service point, in four languages."""
 SWITZERLAND = "85"
 PLATFORM = "BOARDING_PLATFORM"
 NUMBER = re.compile(r"[0-9]{7}")
@@ -31,7 +43,7 @@ NUMBER = re.compile(r"[0-9]{7}")
 
 def read_register(archive: Path, on: date, tally: Tally) -> Iterator[tuple[Stop, Operator]]:
     """The platforms in Switzerland that are valid on that day, each with who runs it."""
-    for row in csv_rows(archive, "*.csv", COLUMNS, delimiter=";"):
+    for row in csv_rows(archive, "*.csv", COLUMNS, delimiter=";", other_names=OTHER_NAMES):
         try:
             why_not = _passed_over(row, on)
             if why_not is not None:
