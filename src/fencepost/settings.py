@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from fencepost.errors import ConfigurationError
+from fencepost.store_url import checked_store_url
 
 DEFAULT_STORE: Final = "sqlite:///fencepost.db"
 SHORTEST_HEARTBEAT: Final = timedelta(milliseconds=50)
@@ -299,10 +300,18 @@ def _text(value: object) -> str:
     return value.strip()
 
 
+def _store(value: object) -> str:
+    return checked_store_url(_text(value))
+
+
 def _namespace(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.:-]{1,100}", value):
+    if (
+        not isinstance(value, str)
+        or not re.fullmatch(r"[A-Za-z0-9_.:-]{1,100}", value)
+        or not value.strip(".")
+    ):
         raise ConfigurationError(
-            f"{_short(value)} is not a namespace: use 1 to 100 letters, digits or any of _ . : -"
+            f"{_short(value)} is not a namespace: use 1 to 100 letters, digits or any of _ . : -, and not only dots"
         )
     return value
 
@@ -407,7 +416,7 @@ _USER_INFO: Final = re.compile(r"^([\w+.-]+://[^:]*|[^:/]*(?!://)):.*@", re.DOTA
 _SECRET_PARAMETER: Final = re.compile(r"(\w*(?:password|passwd|pwd|secret|token)\w*\s*=)[^&]*", re.IGNORECASE)
 
 _PARSERS: Final[Mapping[str, Callable[[object], Any]]] = {
-    "store": _text,
+    "store": _store,
     "namespace": _namespace,
     "execute_on": _execute_on,
     "leader_ttl": duration,

@@ -283,11 +283,11 @@ def test_the_variables_kubernetes_sets_for_a_service_named_fencepost_are_not_set
 
 @pytest.mark.parametrize("name", ["store", "auth_token"])
 def test_a_secret_can_come_from_a_file(tmp_path, name):
-    (tmp_path / "secret").write_text("hush\n")
+    (tmp_path / "secret").write_text("redis://hush\n")
     variable = f"FENCEPOST_{name.upper()}"
     env = {f"{variable}_FILE": str(tmp_path / "secret")}
-    assert getattr(load(tmp_path, env), name) == "hush"
-    assert getattr(load(tmp_path, env, **{name: "mine"}), name) == "mine"
+    assert getattr(load(tmp_path, env), name) == "redis://hush"
+    assert getattr(load(tmp_path, env, **{name: "redis://mine"}), name) == "redis://mine"
     with pytest.raises(ConfigurationError, match=f"both {variable} and {variable}_FILE"):
         load(tmp_path, env | {variable: "other"})
 

@@ -14,6 +14,15 @@ from fencepost.model import Json
 from fencepost.triggers import iso
 
 SHELL = ("/bin/sh", "-c")
+NOT_INHERITED = frozenset(
+    {
+        "FENCEPOST_AUTH_TOKEN",
+        "FENCEPOST_AUTH_TOKEN_FILE",
+        "FENCEPOST_READ_TOKEN",
+        "FENCEPOST_READ_TOKEN_FILE",
+        "FENCEPOST_TOKENS_FILE",
+    }
+)
 
 
 class CommandFailed(FencepostError):
@@ -64,9 +73,11 @@ class Command:
         return cls(argv, extra, cwd)
 
     def environment(self, fire: Fire) -> dict[str, str]:
-        """What the command finds: which fire it is, with which token and arguments."""
+        """What the command finds: which fire it is, with which token and arguments. The service's own tokens stay
+        behind: a command that needs one gets it by `env`."""
+        inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
         return {
-            **os.environ,
+            **inherited,
             **self.env,
             "FIRE_KEY": fire.key,
             "FIRE_JOB": fire.job_id,

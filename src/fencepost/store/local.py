@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import threading
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
@@ -154,6 +155,26 @@ class Hint:
             return os.stat(self._path).st_mtime_ns
         except OSError:  # not there yet, or not to be reached: only a hint
             return 0
+
+
+def checked_namespace(namespace: str) -> str:
+    """Becomes the name of a folder, and must not lead out of it."""
+    if not checked_id(namespace, "namespace").strip("."):
+        raise ConfigurationError(f"namespace {namespace!r} cannot be the name of a folder; use another")
+    return namespace
+
+
+def create_privately(path: Path) -> None:
+    """An empty file that only its owner can read, unless there is one. SQLite gives its journals the same mode.
+
+    To close a database file drops the locks that this process holds on it. That can only be harmful if another
+    connection opens the new file before it is closed here; all of ours come through here first, one by one.
+    """
+    with _creating, contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+_creating = threading.Lock()
 
 
 def boot_id() -> str | None:

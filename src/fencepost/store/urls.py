@@ -6,17 +6,16 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from fencepost.errors import ConfigurationError
-from fencepost.settings import did_you_mean, redacted
+from fencepost.settings import did_you_mean
 from fencepost.store.base import Store
 from fencepost.store.memory import MemoryStore
-
-SCHEMES = ("memory", "file", "sqlite", "redis", "rediss", "valkey", "valkeys", "postgresql", "postgres")
+from fencepost.store_url import SCHEMES, checked_store_url, scheme_of
 
 
 def store_from_url(url: str, namespace: str = "default") -> Store:
     """`sqlite:///relative.db`, `sqlite:////absolute.db`, `file:///absolute/folder`, `redis://host:6379/0`,
     `postgresql://user@host/database`, `memory://`."""
-    scheme = urlsplit(url).scheme
+    scheme = scheme_of(checked_store_url(url))
     if scheme == "memory":
         return MemoryStore()
     if scheme == "sqlite":
@@ -36,7 +35,7 @@ def store_from_url(url: str, namespace: str = "default") -> Store:
 
         return PostgresStore(url, namespace)
     raise ConfigurationError(
-        f"no store for {redacted(url)!r}{did_you_mean(scheme, SCHEMES)}; "
+        f"no store for {scheme}:// URLs{did_you_mean(scheme, SCHEMES)}; "
         f"this version knows {', '.join(f'{name}://' for name in SCHEMES)}"
     )
 
@@ -44,8 +43,9 @@ def store_from_url(url: str, namespace: str = "default") -> Store:
 def _path(url: str) -> Path:
     path = urlsplit(url).path.removeprefix("/")
     if not path or urlsplit(url).netloc:
+        shown = _shown(url)
         raise ConfigurationError(
-            f"{redacted(url)!r} names no file; use three slashes for a path from here (sqlite:///app.db), "
+            f"the store URL ({shown}) names no file; use three slashes for a path from here (sqlite:///app.db), "
             "four for one from the root (sqlite:////var/lib/app.db)"
         )
     return Path(path)
@@ -56,8 +56,15 @@ def _folder(url: str) -> Path:
     parts = urlsplit(url)
     path = unquote(parts.path)
     if not path.strip("/") or parts.netloc:
+        shown = _shown(url)
         raise ConfigurationError(
-            f"{redacted(url)!r} names no folder; use three slashes for one from the root "
+            f"the store URL ({shown}) names no folder; use three slashes for one from the root "
             "(file:///var/lib/fencepost), none for one from here (file:jobs)"
         )
     return Path("/" + path.lstrip("/")) if path.startswith("/") else Path(path)
+
+
+def _shown(url: str) -> str:
+    """Whatever stands where a host would is not shown: it may be a password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://…" if parts.netloc else url

@@ -19,12 +19,19 @@ from fencepost.errors import (
     StoreUnavailable,
     StoreUnusable,
 )
-from fencepost.model import FireRecord, checked_id
+from fencepost.model import FireRecord
 from fencepost.store.base import FireQuery
 from fencepost.store.file.folder import Folder, namespaces
 from fencepost.store.file.journal import SNAPSHOT_BYTES, Journal
 from fencepost.store.file.state import LoggedState
-from fencepost.store.local import Beacons, Hint, boot_id, check_writable, refuse_network_file_system
+from fencepost.store.local import (
+    Beacons,
+    Hint,
+    boot_id,
+    check_writable,
+    checked_namespace,
+    refuse_network_file_system,
+)
 from fencepost.store.mirror import LocalMirror, P, Step, T
 
 KEEP_FIRES = 1000
@@ -61,11 +68,9 @@ class FileStore(LocalMirror):
         keep_fires: int = KEEP_FIRES,
     ) -> None:
         self.path = Path(path)
-        if checked_id(namespace, "namespace") in (".", ".."):
-            raise ConfigurationError(f"namespace {namespace!r} cannot be the name of a folder; use another")
         if self.path.exists() and not self.path.is_dir():
             raise ConfigurationError(f"{self.path} is a file; the file store needs a folder of its own")
-        self._folder = Folder(self.path / namespace)
+        self._folder = Folder(self.path / checked_namespace(namespace))
         self._journal = Journal(self._folder, snapshot_bytes, keep_fires)
         super().__init__(Beacons(self._folder.path / "alive"), Hint(self._folder.path / "hint"))
         self._clock = clock or SystemClock()

@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import errors
 from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.numeric import Int8BinaryDumper
 
 from fencepost.clock import SystemClock
 from fencepost.errors import ConfigurationError, FencepostError, StoreCorrupt, StoreUnavailable
 from fencepost.store.postgres.arrays import Bigints, BigintsDumper, Texts, TextsDumper
 from fencepost.store.postgres.names import Names
+from fencepost.store_url import QUOTE_IT
 
 OLDEST = 15
 CONNECT_TIMEOUT = 3
@@ -45,6 +47,18 @@ class Server:
     """Which database of which cluster."""
     is_direct: bool
     """No pooler in between. One gives its clients process numbers of its own."""
+
+
+def checked_by_driver(url: str) -> str:
+    """The driver's own words are left out: what it calls a parameter may be a piece of the password."""
+    try:
+        conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        raise ConfigurationError(
+            f"the store URL ({url.partition('://')[0]}://…) has a parameter after ? that PostgreSQL does not know, "
+            f"or is not complete; {QUOTE_IT}"
+        ) from None
+    return url
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):

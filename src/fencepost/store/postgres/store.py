@@ -41,7 +41,7 @@ from fencepost.store.codec import micros, moment
 from fencepost.store.mirror import P, T, ThreadedMirror
 from fencepost.store.postgres import plain
 from fencepost.store.postgres.arrays import Texts
-from fencepost.store.postgres.connection import PATIENCE, Connection, connect, told
+from fencepost.store.postgres.connection import PATIENCE, Connection, checked_by_driver, connect, told
 from fencepost.store.postgres.line import Line, hints_so_far
 from fencepost.store.postgres.names import Names
 from fencepost.store.postgres.plain import Now
@@ -81,7 +81,7 @@ class PostgresStore(ThreadedMirror):
         """`plainly`: take the short way where there is one. Without it every step is a careful one."""
         super().__init__()
         self.name = redacted(url)
-        self._url = url
+        self._url = checked_by_driver(url)
         self._names = Names(namespace)
         self._clock = clock
         self._plainly = plainly

@@ -241,7 +241,7 @@ def _fail(reply: Answer, failure: FencepostError) -> None:
 def _pool(url: str, name: str) -> client.ConnectionPool:
     """Only ever used to make connections as the URL says."""
     try:
-        return client.ConnectionPool.from_url(
+        pool = client.ConnectionPool.from_url(
             url,
             decode_responses=True,
             socket_timeout=None,  # see Patience
@@ -254,5 +254,11 @@ def _pool(url: str, name: str) -> client.ConnectionPool:
             client_name="fencepost",
             protocol=2,
         )
-    except (ValueError, TypeError) as error:
-        raise ConfigurationError(f"{name} cannot be used as a Redis URL: {error}") from error
+        pool.connection_class(**pool.connection_kwargs)  # connects to nothing; it only checks the parameters
+    except (ValueError, TypeError, RedisError):
+        # The client's own words are left out: what it calls a parameter may be a piece of the password.
+        raise ConfigurationError(
+            f"the store URL ({url.partition('://')[0]}://…) has a port, a database or a parameter after ? that the "
+            "Redis client does not accept"
+        ) from None
+    return pool

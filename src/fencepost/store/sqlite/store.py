@@ -21,7 +21,15 @@ from fencepost.clock import Clock, SystemClock, moment_of
 from fencepost.errors import NothingStored, StoreCorrupt, StoreUnavailable, StoreUnusable
 from fencepost.store import mirror
 from fencepost.store.base import Home
-from fencepost.store.local import Beacons, Hint, boot_id, check_writable, refuse_network_file_system
+from fencepost.store.local import (
+    Beacons,
+    Hint,
+    boot_id,
+    check_writable,
+    checked_namespace,
+    create_privately,
+    refuse_network_file_system,
+)
 from fencepost.store.mirror import LocalMirror, P, T
 from fencepost.store.sqlite.plain import PlainRows
 from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, namespaces, prepare, set_meta
@@ -58,7 +66,7 @@ class SqliteStore(LocalMirror):
 
     def __init__(self, path: str | Path, namespace: str = "default", clock: Clock | None = None) -> None:
         self.path = Path(path)
-        self._namespace = namespace
+        self._namespace = checked_namespace(namespace)
         self._names = Names(namespace)
         self._clock = clock or SystemClock()
         self.home = Home("sqlite", str(self.path.absolute()), self._names["fires"])
@@ -222,6 +230,8 @@ class SqliteStore(LocalMirror):
 
     def _connect(self) -> sqlite3.Connection:
         """SQLite creates a missing file unless a URI says otherwise."""
+        if self.creates:
+            create_privately(self.path)
         where = self.path if self.creates else f"{self.path.resolve().as_uri()}?mode=rw"
         return sqlite3.connect(
             where, timeout=0, isolation_level=None, check_same_thread=False, uri=not self.creates
