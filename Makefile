@@ -32,7 +32,7 @@ demo: $(VENV)/.demo ## A service of three loses its leader in mid-run (SECONDS=6
 
 test test-all: export PYTEST_DISABLE_PLUGIN_AUTOLOAD := 1
 
-test: export FENCEPOST_COMPARISON_SEEDS := 10
+test: export FENCEPOST_COMPARISON_SEEDS := 6
 test: QUICK = -q -m "not slow and not mutants"
 test: $(VENV)/.dev browser ## Run the quick tests on all cores: every rule on every store, under 8 minutes on 2 cores
 	$(PY) -m pytest -n $(CORES) $(QUICK) tests/cluster

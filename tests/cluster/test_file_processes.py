@@ -100,7 +100,7 @@ async def add_fires(store: FileStore, count: int) -> set[str]:
     return {key for key, _ in keys}
 
 
-@pytest.mark.parametrize("snapshot_bytes", [1_000_000, 20_000])
+@pytest.mark.parametrize("snapshot_bytes", [pytest.param(1_000_000, marks=pytest.mark.slow), 20_000])
 async def test_every_fire_is_claimed_once(tmp_path: Path, snapshot_bytes: int) -> None:
     """With the small limit each process writes snapshots while the others go on."""
     store = FileStore(tmp_path)

@@ -20,7 +20,7 @@ PATIENCE = 30.0
 """Seconds to wait for what takes one or two on an idle machine."""
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture
 async def scheduler(request, tmp_path):
     scheduler = Scheduler(
         store=url_of(request.param, tmp_path, request),
@@ -71,9 +71,23 @@ class Command(Way):
         scheduler.command(commands[body], SELDOM, id=id, shell=True, cwd=folder, **policies)
 
 
-@pytest.mark.parametrize(
-    "way", [Coroutine(), Thread(), Process(), Command()], ids=lambda way: type(way).__name__
-)
+WAYS = [Coroutine(), Thread(), Process(), Command()]
+QUICK = {("memory", Coroutine), ("sqlite", Thread), ("sqlite", Process), ("file", Command)}
+QUICK |= {("valkey", Process), ("postgres", Thread)}
+"""Each way and each store; `make test-all` runs the other pairs."""
+PAIRS = [
+    pytest.param(
+        place,
+        way,
+        id=f"{place}-{type(way).__name__}",
+        marks=() if (place, type(way)) in QUICK else pytest.mark.slow,
+    )
+    for place in PLACES
+    for way in WAYS
+]
+
+
+@pytest.mark.parametrize(("scheduler", "way"), PAIRS, indirect=["scheduler"])
 async def test_a_job_runs_fails_times_out_and_is_cancelled(scheduler, way, tmp_path):
     way.declare(scheduler, tmp_path)
     async with scheduler:

@@ -45,7 +45,12 @@ KINDS: dict[str, Callable[..., Server]] = {
 }
 
 
-@pytest.fixture(params=KINDS)
+SLOW = {"postgres 18", "postgres system"}
+
+
+@pytest.fixture(
+    params=[pytest.param(kind, marks=pytest.mark.slow) if kind in SLOW else kind for kind in KINDS]
+)
 def kind(request: pytest.FixtureRequest) -> Callable[..., Server]:
     """Makes a server that keeps its data."""
     if request.param == "redis":
@@ -393,7 +398,11 @@ def test_each_test_gets_an_empty_redis(valkey_url, redis_url, turn):
 
 
 @pytest.mark.parametrize("turn", [1, 2])
-@pytest.mark.parametrize("postgres_server", [16, 18, "system"], indirect=True)
+@pytest.mark.parametrize(
+    "postgres_server",
+    [16, pytest.param(18, marks=pytest.mark.slow), pytest.param("system", marks=pytest.mark.slow)],
+    indirect=True,
+)
 def test_each_test_gets_an_empty_database(postgres_url, turn):
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("CREATE TABLE left_over (turn int)")

@@ -46,27 +46,36 @@ SLOW = {
     "cancel_not_told",
     "catch_up_without_end",
     "crashes_unbounded",
+    "drain_leaves_at_once",
     "expiry_by_observation_alone",
     "expiry_by_the_store_clock_alone",
     "fenced_runs_go_on",
+    "final_states_change",
     "flip_back",
     "late_replies_are_not_given_back",
     "leaving_in_doubt_gives_back",
     "lost_fires_run_again",
+    "lost_retries_run_again",
     "lost_runs_go_on",
     "new_calendar_repeats_the_decided",
     "no_token_check",
+    "no_trust_window",
     "not_declared_again",
     "pause_ahead_cannot_be_ended",
+    "pause_ignored_at_due_time",
     "pause_ignored_by_retries",
+    "pause_ignored_by_what_waits",
     "plan_without_compare",
+    "queue_without_end",
     "restarts_with_one_number_look_alike",
     "revision_ignored",
+    "stale_leader_stays",
     "timeout_ignored",
     "tombstone_forgets_the_token",
+    "trust_counted_from_the_reply",
     "waiting_fires_ignore_a_lower_limit",
 }
-"""Mutants that are noticed after more than four seeds, in `make test-all`."""
+"""Mutants that are noticed after more than two seeds, in `make test-all`."""
 
 RARE = {
     "orphans_stay_planned",
@@ -91,6 +100,6 @@ def test_the_simulator_notices_a_missing_rule(name: str) -> None:
 
 
 def test_there_are_enough_mutants_here() -> None:
-    assert len(MUTANTS.keys() - SLOW - RARE) >= 30
+    assert len(MUTANTS.keys() - SLOW - RARE) >= 22
     assert len(MUTANTS.keys() - RARE) >= 57
     assert MUTANTS.keys() >= SLOW | RARE
