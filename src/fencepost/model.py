@@ -72,6 +72,7 @@ class Reason(StrEnum):
     MISFIRE = "misfire"
     CATCH_UP_LIMIT = "beyond the catch-up limit"
     UNKNOWN_TASK = "no replica knew the task"
+    PAST = "already past when the job was declared"
     REMOVED = "job removed"
     REPLICA_DIED = "its replica died in mid-run"
     DATA_LOSS = "the store lost data"
@@ -273,6 +274,8 @@ class JobRecord:
     earlier: tuple[str, ...] = ()
     """Fingerprints this definition replaced, the latest last."""
     pauses: tuple[Gap, ...] = ()
+    past: tuple[Gap, ...] = ()
+    """Fires of an `at` that were later than `misfire_after` already when it was declared: they are missed."""
     removed_at: datetime | None = None
     token: int = 0
     """The last fencing token given out. Outlives fires, retention and removal."""

@@ -79,6 +79,11 @@ class Calendar:
     def has(self, moment: datetime) -> bool:
         return next(self.after(moment - INSTANT), None) == moment
 
+    def lists(self, moment: datetime) -> bool:
+        """Whether a definition names this very moment, also one that it was too late for."""
+        triggers = (reign.trigger for reign in self._reigns if reign.trigger is not None)
+        return any(trigger.listed_until(moment)[-1:] == (moment,) for trigger in triggers)
+
     def count(self, first: datetime, last: datetime) -> int:
         """How many there are from `first` to `last`, both included."""
         found = 0

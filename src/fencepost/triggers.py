@@ -61,6 +61,11 @@ class Trigger(ABC):
         """This trigger with an open anchor filled in; itself if there is none."""
         return self
 
+    def listed_until(self, moment: datetime) -> tuple[datetime, ...]:
+        """The fires up to `moment` that the trigger names one by one. A job that is declared after them accounts for
+        them; a recurring calendar names none, and simply begins when it is declared."""
+        return ()
+
     @abstractmethod
     def describe(self) -> str:
         """In words, with the expression and the zone."""
@@ -272,6 +277,9 @@ class At(Trigger):
     def count_after(self, moment: datetime, until: datetime) -> int:
         first = bisect_right(self.moments, as_utc(moment, "moment"))
         return max(0, bisect_right(self.moments, as_utc(until, "until")) - first)
+
+    def listed_until(self, moment: datetime) -> tuple[datetime, ...]:
+        return self.moments[: bisect_right(self.moments, as_utc(moment, "moment"))]
 
     def describe(self) -> str:
         first, *others = (_readable(moment) for moment in self.moments)

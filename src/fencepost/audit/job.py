@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from fencepost.audit.claims import Claims
 from fencepost.audit.report import Finding, Kind, Report
-from fencepost.model import FireRecord, JobEvent, JobRecord, State, fire_key
+from fencepost.model import FireRecord, JobEvent, JobRecord, Reason, State, fire_key
 from fencepost.reigns import INSTANT, Calendar
 
 PATIENCE = timedelta(seconds=10)
@@ -79,7 +79,11 @@ class JobAudit:
 
     def _place(self, fire: FireRecord) -> None:
         """Where in the calendar is it?"""
-        if fire.due_at > self._covered:
+        if fire.reason == Reason.PAST and self.calendar.lists(fire.due_at) and not self.calendar.has(fire.due_at):
+            # An `at` was declared with it when later fires had been decided: it is in no calendar, but on record.
+            self._report.expected += 1
+            self._account(fire, fire.due_at, 1)
+        elif fire.due_at > self._covered:
             self._expect_until(fire.due_at - INSTANT)
             if self._next != fire.due_at:
                 self._find(Kind.OUTSIDE, fire, "it is in the ledger, and no calendar has it")

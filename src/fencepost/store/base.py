@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from fencepost.model import FireRecord, Gap, Job, JobEvent, JobRecord, Json, Lease, ReplicaRecord, State
+from fencepost.triggers import EARLIEST
 
 # --- presence and leadership ------------------------------------------------------------------------
 
@@ -185,10 +186,10 @@ class DueJobs:
 
     def gaps_of(self, record: JobRecord) -> tuple[Gap, ...]:
         """Stretches whose fires share a fate, apart from the job's own pauses."""
-        unknown = self.unknown.get(record.job.target, ())
+        gaps = (*self.unknown.get(record.job.target, ()), *record.past)
         if self.lost_through is None or record.job.after_crash == "rerun":
-            return unknown
-        return (*unknown, Gap(record.created_at, self.lost_through + timedelta(microseconds=1)))
+            return gaps
+        return (*gaps, Gap(EARLIEST, self.lost_through + timedelta(microseconds=1)))
 
 
 @dataclass(frozen=True, slots=True)

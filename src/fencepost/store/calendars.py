@@ -17,12 +17,13 @@ from fencepost.model import (
     fire_key,
     planned_fire,
 )
+from fencepost.reigns import Calendar
 from fencepost.store.base import ChangeJob, DueJobs, JobPut, Plan, PutJob
 from fencepost.store.decide import Closing
 from fencepost.store.ledger import Ledger, later
 from fencepost.store.rows import TargetRecord
 from fencepost.store.rules import ORPHANED_AFTER, definition_outcome
-from fencepost.triggers import LATEST
+from fencepost.triggers import EARLIEST, LATEST
 
 MAX_GAPS_KEPT = 100
 
@@ -127,8 +128,11 @@ class Calendars(Ledger):
         since = self._takes_effect(at, record)
         self.withdraw_planned(record.id, since)
         version = record.version + 1
-        segments = self._ended(record.segments, since)
         trigger = record.job.trigger.resolved(at.wall) if record.job.trigger else None
+        listed = trigger.listed_until(since) if trigger is not None else ()
+        since = self._reaches_back(record, listed, since)
+        record = self._with_past(at, record, listed, since)
+        segments = self._ended(record.segments, since)
         if trigger is not None:
             segments = (*segments, Segment(version, trigger, cursor=since, next_at=since))
         event = JobEvent(record.id, at.wall, "defined", version, since, token=record.token)
@@ -144,6 +148,46 @@ class Calendars(Ledger):
         changes = [event.since for event in self.events_of(record.id) if event.kind in ("defined", "removed")]
         stretches = [fire.last_due for fire in self.due_fires(record.id, since)]
         return max([since, *changes, *stretches])
+
+    def _reaches_back(self, record: JobRecord, listed: Sequence[datetime], since: datetime) -> datetime:
+        """From when on a calendar holds that lists fires before `since`: before as many of them as come after
+        everything that the job's earlier calendars have decided, have due, or still owe."""
+        if not listed:
+            return since
+        due = [fire.last_due for fire in self.due_fires(record.id, since)]
+        decided = max([*due, record.decided_through or EARLIEST])
+        owing = self._ended(record.segments, since)
+        start = since
+        for moment in reversed(listed):
+            if moment <= decided or any(_has_fire(segment, moment, since) for segment in owing):
+                break
+            start = moment - datetime.resolution
+        return start
+
+    def _with_past(
+        self, at: Moment, record: JobRecord, listed: Sequence[datetime], since: datetime
+    ) -> JobRecord:
+        """Account for the fires of a new calendar that it lists although they have passed. After `since` they are
+        fires like others, and those later than `misfire_after` will be missed. Up to `since` they are missed here and
+        now: later fires of the job have been decided."""
+        if record.version and listed and listed[0] <= since:
+            known = Calendar(self.events_of(record.id))
+            for moment in listed:
+                if known.known_after < moment <= since and not known.has(moment):
+                    self._miss(at, record, moment)
+        begin, decided = since + datetime.resolution, record.decided_through or EARLIEST
+        past = [changed(each, until=min(begin, each.until or begin)) for each in record.past]
+        past = [each for each in past if each.until is not None and max(decided, each.since) < each.until]
+        gap = Gap(begin, at.wall - record.job.misfire_after)
+        if any(gap.covers(moment) for moment in listed):
+            past.append(gap)
+        return changed(record, past=tuple(past[-MAX_GAPS_KEPT:]))
+
+    def _miss(self, at: Moment, record: JobRecord, moment: datetime) -> None:
+        key = fire_key(record.id, moment)
+        if self.fire(key) is None:
+            fire = planned_fire(key, record.id, moment, 1, None)
+            self.put_fire(changed(fire, state=State.MISSED, reason=Reason.PAST, finished_at=at.wall))
 
     def _ended(self, segments: tuple[Segment, ...], until: datetime) -> tuple[Segment, ...]:
         """The calendars as they stand when their job changes: open only as far as they are behind."""
@@ -267,6 +311,12 @@ class Calendars(Ledger):
         segments = record.segments[1:] if done else (moved, *record.segments[1:])
         self._keep(at, changed(record, segments=segments))
         return True
+
+
+def _has_fire(segment: Segment, first: datetime, last: datetime) -> bool:
+    """Whether an unfinished calendar has a fire from `first` to `last`."""
+    found = segment.trigger.next_after(max(segment.cursor, first - datetime.resolution))
+    return found is not None and found <= min(last, segment.until or last)
 
 
 def _stands(existing: JobRecord | None, put: PutJob) -> bool:

@@ -67,8 +67,8 @@ def decide(view: JobView, now: datetime, room: int) -> Decision:
 
 
 def _outside_gaps(view: JobView, decision: Decision) -> list[FireRecord]:
-    """Close what fell due while the job was paused, or its task unknown to every replica, or what may have run
-    in a history that the store has lost."""
+    """Close what fell due while the job was paused, or its task unknown to every replica, what may have run in a
+    history that the store has lost, and what was long past when the job was declared."""
     kept = []
     for fire in view.due:
         fresh = fire.scheduled and fire.state is State.PENDING
@@ -78,6 +78,8 @@ def _outside_gaps(view: JobView, decision: Decision) -> list[FireRecord]:
             decision.close(fire, State.MISSED, Reason.UNKNOWN_TASK)
         elif view.lost_through is not None and fire.due_at <= view.lost_through:
             decision.close(fire, State.LOST, Reason.DATA_LOSS)
+        elif fresh and any(gap.covers(fire.due_at) for gap in view.record.past):
+            decision.close(fire, State.MISSED, Reason.PAST)
         else:
             kept.append(fire)
     return kept

@@ -64,7 +64,7 @@ def is_plain(
     nothing for the job: no pause or absence of its task reaches beyond what has been decided, and nothing is held back
     beyond the moment that `waiting` tells of it, so that the end of a run might let it go."""
     decided = record.decided_through
-    gaps = (*record.pauses, *absences)
+    gaps = (*record.pauses, *record.past, *absences)
     return (
         record.removed_at is None
         and all(gap.until is not None and decided is not None and gap.until <= decided for gap in gaps)

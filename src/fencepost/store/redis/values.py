@@ -291,7 +291,7 @@ def plain_from(record: JobRecord, target: TargetRecord, simple: bool) -> str:
     """From which moment on a script may decide this job's fires by itself: after all gaps, and not while there is
     anything about the job that needs a decision. `simple`: it is to be looked at when its next fire is due."""
     head = record.segments[0] if record.segments else None
-    gaps = (*record.pauses, *target.gaps)
+    gaps = (*record.pauses, *record.past, *target.gaps)
     if (
         not simple
         or record.removed_at

@@ -15,6 +15,7 @@ from fencepost.testing.checker.books import Body, Books
 from fencepost.testing.checker.definitions import Definitions
 from fencepost.testing.checker.judge import Judge, Step
 from fencepost.testing.checker.ledger import Ledger
+from fencepost.testing.checker.listed import Listed
 from fencepost.testing.checker.loss import Loss
 from fencepost.testing.checker.policies import Policies
 from fencepost.testing.checker.presence import Presence
@@ -40,6 +41,7 @@ class Checker:
             Policies(books),
             self.runs,
             Definitions(books),
+            Listed(books),
             Tasks(books),
             Ledger(books),
             self.sink,

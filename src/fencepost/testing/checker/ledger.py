@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from datetime import UTC, datetime, timedelta
 
-from fencepost.model import FireRecord, JobRecord, State
+from fencepost.model import FireRecord, JobRecord, Reason, State
 from fencepost.testing.checker.judge import Judge
 
 RECENTLY = timedelta(seconds=15)
@@ -66,6 +66,9 @@ class Ledger(Judge):
             (fire for fire in self.books.state.fires.values() if fire.job_id == job_id and fire.scheduled),
             key=lambda fire: fire.due_at,
         )
+        # Declared when later fires had been decided: on record, but in no calendar (see `listed`).
+        due = set(self.books.due(job_id, None, until))
+        rows = [row for row in rows if row.reason != Reason.PAST or row.due_at in due]
         if self.books.state.target(self.books.state.jobs_by_id[job_id].job.target).orphaned:
             # What nobody knows how to run is not planned, until somebody does again.
             until = min(until, rows[-1].last_due) if rows else EARLIEST

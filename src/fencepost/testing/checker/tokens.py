@@ -104,6 +104,8 @@ class Tokens(Judge):
             if isinstance(update, Report):
                 continue
             body = self.books.bodies.get(attempt)
+            if body is not None and body.process != step.replica and self.books.may_be_given_again(attempt):
+                body = None  # of an earlier claim with this token, in an incarnation that is forgotten
             if isinstance(update, GiveBack) and not update.started and body is not None:
                 self.books.violation("S1", f"{update.key}: given back as not started, but it did")
             if body is not None and body.ended is None:

@@ -137,6 +137,27 @@ CLAIMS = (
 
 DECISIONS = (
     mutant(
+        "past_moments_vanish",
+        "every moment of an `at` has a row, also one that has passed when it is declared",
+        CALENDARS,
+        "            start = moment - datetime.resolution",
+        "            break",
+    ),
+    mutant(
+        "past_moments_run",
+        "a moment long past when it is declared is missed, whatever the misfire policy",
+        DECIDE,
+        "elif fresh and any(gap.covers(fire.due_at) for gap in view.record.past):",
+        "elif False:",
+    ),
+    mutant(
+        "past_moments_overtaken",
+        "a moment that comes too late for its turn is put on record",
+        CALENDARS,
+        "if known.known_after < moment <= since and not known.has(moment):",
+        "if False:",
+    ),
+    mutant(
         "no_overlap_rule",
         "at most so many runs of a job at once",
         MODEL,

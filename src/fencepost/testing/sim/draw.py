@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from fencepost.model import Job, Overlap
 from fencepost.retry import Retry
-from fencepost.triggers import Trigger, cron, every
+from fencepost.triggers import Trigger, at, cron, every
 
 TASKS = ("alpha", "beta", "gamma")
 
@@ -72,15 +72,19 @@ def draw_mix(chance: random.Random, faults: Sequence[str], chores: Sequence[str]
     )
 
 
-def draw_release(chance: random.Random, revisions: str) -> Release:
-    jobs = {id: draw_job(chance, id) for id in (f"job{n}" for n in range(chance.randint(3, 5)))}
+def draw_release(chance: random.Random, revisions: str, now: datetime) -> Release:
+    jobs = {id: draw_job(chance, id, now) for id in (f"job{n}" for n in range(chance.randint(3, 5)))}
     return Release(TASKS, jobs, None if revisions == "none" else 1)
 
 
-def draw_next_release(chance: random.Random, number: int, last: Release, revisions: str) -> Release:
+def draw_next_release(
+    chance: random.Random, number: int, last: Release, revisions: str, now: datetime
+) -> Release:
     """Some definitions are changed, one is new, and perhaps a task is gone with its jobs."""
-    jobs = {id: draw_change(chance, job) if chance.random() < 0.4 else job for id, job in last.jobs.items()}
-    added = draw_job(chance, f"job{len(jobs)}")
+    jobs = {
+        id: draw_change(chance, job, now) if chance.random() < 0.4 else job for id, job in last.jobs.items()
+    }
+    added = draw_job(chance, f"job{len(jobs)}", now)
     jobs[added.id] = added
     tasks: tuple[str, ...] = TASKS
     if chance.random() < 0.6:
@@ -91,11 +95,11 @@ def draw_next_release(chance: random.Random, number: int, last: Release, revisio
     return Release(tasks, jobs, number if carries else None)
 
 
-def draw_job(chance: random.Random, id: str) -> Job:
+def draw_job(chance: random.Random, id: str, now: datetime) -> Job:
     return Job(
         id=id,
         target=chance.choice(TASKS),
-        trigger=draw_trigger(chance),
+        trigger=draw_trigger(chance, now),
         args={"longest": chance.choice([0.2, 1.0, 3.0, 8.0]), "fails": chance.choice([0.0, 0.3, 0.6])},
         overlap=draw_overlap(chance),
         misfire=chance.choice(["latest", "latest", "all", "skip"]),
@@ -108,10 +112,10 @@ def draw_job(chance: random.Random, id: str) -> Job:
     )
 
 
-def draw_change(chance: random.Random, job: Job) -> Job:
+def draw_change(chance: random.Random, job: Job, now: datetime) -> Job:
     """Another trigger, or another policy."""
     if chance.random() < 0.5:
-        return replace(job, trigger=draw_trigger(chance))
+        return replace(job, trigger=draw_trigger(chance, now))
     return replace(
         job,
         overlap=draw_overlap(chance),
@@ -121,7 +125,11 @@ def draw_change(chance: random.Random, job: Job) -> Job:
     )
 
 
-def draw_trigger(chance: random.Random) -> Trigger:
+def draw_trigger(chance: random.Random, now: datetime) -> Trigger:
+    if chance.random() < 0.12:
+        # Some of it has passed, and some of that for longer than any `misfire_after` here.
+        offsets = [chance.uniform(-9.0, 9.0) for _ in range(chance.choice([1, 1, 3, 6]))]
+        return at(*(now + timedelta(milliseconds=round(1000 * offset)) for offset in offsets))
     if chance.random() < 0.15:
         return cron("* * * * *", tz=chance.choice(["UTC", "Asia/Kolkata", "America/New_York"]))
     return every(seconds=chance.choice([1, 1, 2, 3, 5, 7]))

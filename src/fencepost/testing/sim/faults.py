@@ -118,7 +118,8 @@ class Faults:
         """A new release, rolled out one replica after the other."""
         simulation = self.simulation
         number = len(simulation.releases) + 1
-        release = draw_next_release(self.chance, number, simulation.releases[-1], simulation.mix.revisions)
+        now, revisions = simulation.network.moment().wall, simulation.mix.revisions
+        release = draw_next_release(self.chance, number, simulation.releases[-1], revisions, now)
         simulation.releases.append(release)
         self._tell("admin", "deploy", number, "revision", release.revision, *sorted(release.jobs))
         delay = 0.0
@@ -313,7 +314,7 @@ class Faults:
 
     def definition(self) -> None:
         for job in self._some_job():
-            changed = draw_change(self.chance, job)
+            changed = draw_change(self.chance, job, self.simulation.network.moment().wall)
             self._tell("admin", "define", job.id, changed.trigger)
             self._ask("put_jobs", [PutJob(changed)])
 

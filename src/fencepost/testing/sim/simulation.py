@@ -24,7 +24,7 @@ from fencepost.testing.sim.faults import CHORES, FAULTS, Faults
 from fencepost.testing.sim.members import Member, draw_member, equip
 from fencepost.testing.sim.store import SimulatedStore
 from fencepost.testing.trace import told
-from fencepost.testing.world import Process, World
+from fencepost.testing.world import EPOCH, Process, World
 
 TTL = 6.0
 HEARTBEAT = 2.0
@@ -59,7 +59,7 @@ class Simulation:
         self.seed = seed
         chance = random.Random(seed)
         self.mix = draw_mix(chance, list(FAULTS), list(CHORES))
-        self.releases: list[Release] = [draw_release(chance, self.mix.revisions)]
+        self.releases: list[Release] = [draw_release(chance, self.mix.revisions, EPOCH)]
         self.settings = Settings(
             leader_ttl=timedelta(seconds=TTL),
             run_ttl=timedelta(seconds=TTL),
