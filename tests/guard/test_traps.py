@@ -240,6 +240,18 @@ def test_a_date_with_an_id_runs_once_and_is_over(url, ledger):
     assert len(diary.keys) == 1
 
 
+@pytest.mark.parametrize(
+    ("late", "grace", "state"),
+    [(0, 30, "succeeded"), (20, 30, "succeeded"), (20, None, "succeeded"), (20, 1, "missed")],
+)
+def test_a_date_that_has_passed_runs_within_its_grace_or_is_on_record(url, ledger, late, grace, state):
+    diary, moment = Diary(), datetime.now(UTC) - timedelta(seconds=late)
+    job = (diary, {"trigger": "date", "run_date": moment, "id": "now", "misfire_grace_time": grace})
+    with guarded(url, job):
+        eventually(lambda: [fire.state for fire in ledger.of("now")] == [state])
+    assert len(diary.keys) == (state == "succeeded")
+
+
 def test_a_first_run_at_once_happens_once_for_all_processes(url, ledger):
     diary = Diary()
     with contextlib.ExitStack() as stack:

@@ -11,7 +11,7 @@ from itertools import takewhile
 
 import pytest
 
-from fencepost import Retry, Scheduler, UsageError, cron, every
+from fencepost import Retry, Scheduler, UsageError, at, cron, every
 from fencepost.audit import Kind, audit, pages
 from fencepost.audit.claims import TokensSeen
 from fencepost.audit.zones import tzdata_version
@@ -470,3 +470,17 @@ def test_a_ledger_whose_tokens_jump_with_the_stores_incarnation_is_clean():
         report, last = t.audit(), t.fires("job")[-1]
     assert report.clean, report.findings
     assert last.token > 1 << 40
+
+
+def test_a_job_added_for_a_moment_just_past_runs_and_one_long_past_is_missed():
+    scheduler, ran = Scheduler("memory://"), []
+    scheduler.task(lambda: ran.append(1), id="work")
+    with virtual(scheduler) as t:
+        t.advance(minutes=1)
+        t.do(scheduler.add("work", at(t.now - timedelta(milliseconds=1)), id="now"))
+        t.do(scheduler.add("work", at(t.now - timedelta(days=400)), id="then"))
+        t.advance(minutes=1)
+        report = t.audit()
+    assert ran == [1]
+    assert report.clean, report.findings
+    assert (report.expected, report.ran) == (1, 1)

@@ -139,6 +139,8 @@ class Roll:
         plain = Job(name, name, trigger, execute_on=self._terms.execute_on)
         if instances > 1:
             plain = replace(plain, overlap=Overlap("allow", min(instances, MOST_INSTANCES)))
-        after = SHORTEST_GRACE if grace is None else min(timedelta(seconds=grace), LONGEST_GRACE)
+        # Without a grace time APScheduler runs a date however late it learns of it; there is nothing to coalesce.
+        unlimited = LONGEST_GRACE if isinstance(trigger, At) else SHORTEST_GRACE
+        after = unlimited if grace is None else min(timedelta(seconds=grace), LONGEST_GRACE)
         misfire = "skip" if grace is not None else "latest" if policy("coalesce") else "all"
         return replace(plain, misfire=self._terms.misfire or misfire, misfire_after=after)

@@ -79,7 +79,11 @@ class JobAudit:
 
     def _place(self, fire: FireRecord) -> None:
         """Where in the calendar is it?"""
-        if fire.reason == Reason.PAST and self.calendar.lists(fire.due_at) and not self.calendar.has(fire.due_at):
+        if (
+            fire.reason == Reason.PAST
+            and self.calendar.lists(fire.due_at)
+            and not self.calendar.has(fire.due_at)
+        ):
             # An `at` was declared with it when later fires had been decided: it is in no calendar, but on record.
             self._report.expected += 1
             self._account(fire, fire.due_at, 1)

@@ -67,8 +67,8 @@ class Ledger(Judge):
             key=lambda fire: fire.due_at,
         )
         # Declared when later fires had been decided: on record, but in no calendar (see `listed`).
-        due = set(self.books.due(job_id, None, until))
-        rows = [row for row in rows if row.reason != Reason.PAST or row.due_at in due]
+        in_calendar = frozenset(self.books.due(job_id, None, until))
+        rows = [row for row in rows if row.reason != Reason.PAST or row.due_at in in_calendar]
         if self.books.state.target(self.books.state.jobs_by_id[job_id].job.target).orphaned:
             # What nobody knows how to run is not planned, until somebody does again.
             until = min(until, rows[-1].last_due) if rows else EARLIEST

@@ -22,7 +22,7 @@ class Listed(Judge):
         self._triggers: dict[str, object] = {}
         """By job: the trigger in force."""
         self._late: dict[tuple[str, datetime], bool] = {}
-        """By job and moment: whether it was later than `misfire_after` each time it was declared after it had passed."""
+        """By job and moment: whether it was later than `misfire_after` each time it was declared."""
         self._first: dict[str, bool] = {}
         """By job: whether it has had one trigger only."""
         self._decided_now: list[FireRecord] = []

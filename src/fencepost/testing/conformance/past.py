@@ -33,7 +33,9 @@ async def rows(harness: Harness) -> list[tuple[datetime, State, str | None]]:
 async def accounted(harness: Harness, fires: int) -> None:
     """Each was due, and is in the ledger once."""
     await harness.advance(60)
-    report = await audit(harness.store, since=datetime(1980, 1, 1, tzinfo=UTC), retention=timedelta(days=30_000))
+    report = await audit(
+        harness.store, since=datetime(1980, 1, 1, tzinfo=UTC), retention=timedelta(days=30_000)
+    )
     assert report.clean, report.findings
     assert report.expected == fires
 
@@ -51,7 +53,12 @@ class PastRules:
     async def test_a_moment_long_past_is_missed_with_a_reason(self, harness: Harness) -> None:
         await harness.join("a")
         now = await harness.now()
-        times = [now - timedelta(days=366), now - LATE, now - timedelta(seconds=1), now + timedelta(seconds=20)]
+        times = [
+            now - timedelta(days=366),
+            now - LATE,
+            now - timedelta(seconds=1),
+            now + timedelta(seconds=20),
+        ]
         await harness.define("job", at(*times))
         assert due_times(await settled(harness)) == [times[2]]
         await harness.advance(21)
@@ -186,7 +193,9 @@ class PastRules:
         ]
         await accounted(harness, 4)
 
-    async def test_a_paused_job_skips_what_it_is_given_for_the_time_of_the_pause(self, harness: Harness) -> None:
+    async def test_a_paused_job_skips_what_it_is_given_for_the_time_of_the_pause(
+        self, harness: Harness
+    ) -> None:
         await harness.join("a")
         await harness.define("job", at(await harness.now() + timedelta(days=1)))
         await harness.pause("job")
