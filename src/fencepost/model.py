@@ -295,6 +295,10 @@ class JobRecord:
     def paused_at(self, moment: datetime) -> Gap | None:
         return next((gap for gap in self.pauses if gap.covers(moment)), None)
 
+    def pause_lasting(self, moment: datetime) -> Gap | None:
+        """The latest pause that is not over. It may even seem to lie ahead, if the store's clock has stepped back."""
+        return next((gap for gap in reversed(self.pauses) if gap.until is None or gap.until > moment), None)
+
     def next_run_after(self, moment: datetime) -> datetime | None:
         """The next scheduled fire that no pause, as known now, will skip. The trigger in force has its anchor filled in
         by the store: this is right from the registration on."""

@@ -40,6 +40,7 @@ def test_the_table_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 SLOW = {
+    "a_second_pause_loses_the_end",
     "backlog_decided_half_planned",
     "cancel_forgotten_by_a_retry",
     "cancel_not_noted",

@@ -295,6 +295,19 @@ def test_a_pause_without_end_has_no_next_fire(cli):
     assert job["paused"]["until"] is None
 
 
+def test_a_second_pause_keeps_what_it_does_not_name(cli):
+    cli("pause", "report", "--reason", "moving", "--until", "2h")
+    again = cli("pause", "report").out
+    assert "already paused since 2026-11-15 04:12:00Z" in again
+    assert 'stays paused until 2026-11-15 06:12:00Z: "moving"' in again
+    told = cli("pause", "report", "--reason", "still moving", "--json").data
+    assert told["was_paused"]
+    assert (told["paused"]["reason"], told["paused"]["until"]) == (
+        "still moving",
+        "2026-11-15T06:12:00.000000Z",
+    )
+
+
 def test_jobs_lists_shows_and_removes(cli):
     assert [job["id"] for job in cli("jobs", "--json").data] == ["batch", "hand", "poll", "report", "strange"]
     assert cli("jobs").out == cli("jobs", "list").out

@@ -164,7 +164,8 @@ class Mirror(Service):
         await self.replica.store.add_fire(NewFire(key, guarded.name, by="APScheduler's next_run_time"))
 
     async def _change(self, name: str, kind: str, note: str = "", until: datetime | None = None) -> None:
-        await self.replica.store.change_job(ChangeJob(name, kind, note, self.replica.id, until))  # type: ignore[arg-type]
+        change = ChangeJob(name, kind, note, self.replica.id, until, anew=True)  # type: ignore[arg-type]
+        await self.replica.store.change_job(change)
 
     def _wish_again(self, wish: Wish) -> None:
         self._wishes.append(wish)

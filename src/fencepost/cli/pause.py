@@ -29,14 +29,21 @@ def pause(
     source = Source.of(words, ("JOB",), url, namespace)
     [job] = source.words
 
-    async def act(store: Store) -> Gap:
-        await stored_job(store, job)
-        end = ahead(until, (await store.roster()).now, "--until") if until else None
+    async def act(store: Store) -> tuple[Gap | None, Gap]:
+        now = (await store.roster()).now
+        before = (await stored_job(store, job)).paused_at(now)
+        end = ahead(until, now, "--until") if until else None
         record = await source.scheduler.do_change(job, "pause", reason, end, by=whoami())
-        return record.pauses[-1]
+        return before, record.pauses[-1]
 
-    gap = source.ask(act)
+    before, gap = source.ask(act)
     if as_json:
-        emit({"job_id": job, "paused": pause_shape(gap)})
+        emit({"job_id": job, "paused": pause_shape(gap), "was_paused": before is not None})
+        return
+    how_long = f"until {when(gap.until)}" if gap.until else "until it is resumed"
+    if before is None:
+        say(f"{job} is paused {how_long}")
     else:
-        say(f"{job} is paused " + (f"until {when(gap.until)}" if gap.until else "until it is resumed"))
+        why = f': "{gap.note}"' if gap.note else ""
+        verb = "stays paused" if before == gap else "is now paused"
+        say(f"{job} was already paused since {when(gap.since)}; it {verb} {how_long}{why}")

@@ -170,6 +170,8 @@ class ChangeJob:
     note: str = ""
     by: str = ""
     until: datetime | None = None
+    anew: bool = False
+    """A pause that replaces the one that lasts. Otherwise what `note` and `until` leave open stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)

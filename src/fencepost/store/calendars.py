@@ -209,18 +209,26 @@ class Calendars(Ledger):
         return record
 
     def _pause(self, at: Moment, record: JobRecord, change: ChangeJob) -> JobRecord:
-        record = self._resume(at, record, change)
-        gap = Gap(at.wall, change.until, change.note, change.by)
+        """A job that is paused stays so: its pause gets another reason or end only if the change names one."""
+        gap, lasting = Gap(at.wall, change.until, change.note, change.by), record.pause_lasting(at.wall)
+        if lasting is not None:
+            until, note = change.until, change.note
+            if not change.anew:
+                until, note = until or lasting.until, note or lasting.note
+            if lasting.covers(at.wall) and (until, note) == (lasting.until, lasting.note):
+                return record
+            gap = Gap(min(at.wall, lasting.since), until, note, change.by or lasting.by)
         since = later(record, at.wall)
         event = JobEvent(record.id, at.wall, "paused", record.version, since, token=record.token)
-        self.note(changed(event, until=change.until, note=change.note, by=change.by))
-        return changed(record, pauses=(*record.pauses, gap)[-MAX_GAPS_KEPT:])
+        self.note(changed(event, until=gap.until, note=gap.note, by=gap.by))
+        others = (each for each in _ended_by(at.wall, record.pauses) if each.since != gap.since)
+        return changed(record, pauses=(*others, gap)[-MAX_GAPS_KEPT:])
 
     def _resume(self, at: Moment, record: JobRecord, change: ChangeJob) -> JobRecord:
         """End every pause that is not over. One may even seem to lie ahead, if the store's clock has stepped back."""
-        if all(gap.until is not None and gap.until <= at.wall for gap in record.pauses):
+        if record.pause_lasting(at.wall) is None:
             return record
-        pauses = tuple(changed(gap, until=min(at.wall, gap.until or at.wall)) for gap in record.pauses)
+        pauses = _ended_by(at.wall, record.pauses)
         event = JobEvent(record.id, at.wall, "resumed", record.version, at.wall, token=record.token)
         self.note(changed(event, by=change.by))
         return changed(record, pauses=pauses)
@@ -311,6 +319,10 @@ class Calendars(Ledger):
         segments = record.segments[1:] if done else (moved, *record.segments[1:])
         self._keep(at, changed(record, segments=segments))
         return True
+
+
+def _ended_by(moment: datetime, pauses: Sequence[Gap]) -> tuple[Gap, ...]:
+    return tuple(changed(gap, until=min(moment, gap.until or moment)) for gap in pauses)
 
 
 def _has_fire(segment: Segment, first: datetime, last: datetime) -> bool:

@@ -303,7 +303,9 @@ class Comparison:
         until = None
         if kind == "pause" and self.chance.random() < 0.5:
             until = self.moment().wall + timedelta(seconds=self.chance.randint(1, 100))
-        await self.ask("change_job", ChangeJob(self.chance.choice(JOBS), kind, "note", "ann", until))  # type: ignore[arg-type]
+        note, anew = self.chance.choice(["", "", "note", "other"]), self.chance.random() < 0.2
+        change = ChangeJob(self.chance.choice(JOBS), kind, note, "ann", until, anew)  # type: ignore[arg-type]
+        await self.ask("change_job", change)
 
     async def _plan(self) -> None:
         chance = self.chance

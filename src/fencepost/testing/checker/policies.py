@@ -186,7 +186,13 @@ class Policies(Judge):
             return
         gaps = self._pauses.get(change.job_id, ())
         ended = tuple((since, now if until is None or until > now else until) for since, until in gaps)
-        self._pauses[change.job_id] = (*ended, (now, change.until)) if change.kind == "pause" else ended
+        if change.kind != "pause":
+            self._pauses[change.job_id] = ended
+            return
+        # One that lasts keeps its end unless the change names another.
+        lasting = [until for _, until in gaps if until is None or until > now]
+        end = change.until or (lasting[-1] if lasting and not change.anew else None)
+        self._pauses[change.job_id] = (*ended, (now, end))
 
     # --- what the books say ---------------------------------------------------------------------------------
 

@@ -306,6 +306,48 @@ class PauseRules:
         assert resumed is not None
         assert resumed.paused_at(await harness.now()) is None
 
+    async def test_a_pause_of_a_paused_job_keeps_the_first_reason_and_end(self, harness: Harness) -> None:
+        await harness.define("job", every(minutes=1))
+        until = await harness.now() + timedelta(hours=1)
+        change = ChangeJob("job", "pause", note="deploy", by="ann", until=until)
+        first = await harness.store.change_job(change)
+        await harness.advance(5)
+        again = await harness.store.change_job(ChangeJob("job", "pause", by="bob"))
+        assert again is not None
+        assert again == first == await harness.job("job")
+        assert [(gap.note, gap.until, gap.by) for gap in again.pauses] == [("deploy", until, "ann")]
+        assert [event.kind for event in await harness.store.history("job")] == ["defined", "paused"]
+
+    async def test_a_pause_of_a_paused_job_changes_what_it_names(self, harness: Harness) -> None:
+        await harness.define("job", every(minutes=1))
+        since = await harness.now()
+        for note, hours, anew in (
+            ("deploy", None, False),
+            ("", 2, False),
+            ("moving", None, False),
+            ("", None, True),
+        ):
+            until = since + timedelta(hours=hours) if hours else None
+            await harness.store.change_job(ChangeJob("job", "pause", note, "ann", until, anew))
+            await harness.advance(5)
+        (gap,) = (await harness.job("job")).pauses
+        assert (gap.note, gap.until) == ("", None)
+        assert since <= gap.since < since + timedelta(seconds=5)
+        history = await harness.store.history("job")
+        assert [event.kind for event in history] == ["defined"] + 4 * ["paused"]
+        end = since + timedelta(hours=2)
+        told = [("deploy", None), ("deploy", end), ("moving", end), ("", None)]
+        assert [(event.note, event.until) for event in history[1:]] == told
+
+    async def test_a_pause_that_is_over_is_followed_by_another(self, harness: Harness) -> None:
+        await harness.define("job", every(minutes=1))
+        until = await harness.now() + timedelta(seconds=10)
+        await harness.store.change_job(ChangeJob("job", "pause", "deploy", until=until))
+        await harness.advance(20)
+        await harness.pause("job")
+        record = await harness.job("job")
+        assert [(gap.note, gap.until) for gap in record.pauses] == [("deploy", until), ("", None)]
+
     async def test_what_does_not_exist_cannot_be_changed(self, harness: Harness) -> None:
         assert await harness.store.change_job(ChangeJob("job", "pause")) is None
         assert await harness.store.change_job(ChangeJob("job", "remove")) is None

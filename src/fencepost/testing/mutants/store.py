@@ -217,8 +217,15 @@ DECISIONS = (
         "pause_ahead_cannot_be_ended",
         "a resume ends every pause, also where the clock stepped back",
         CALENDARS,
-        "if all(gap.until is not None and gap.until <= at.wall for gap in record.pauses):",
+        "if record.pause_lasting(at.wall) is None:",
         "if not record.paused_at(at.wall):",
+    ),
+    mutant(
+        "a_second_pause_loses_the_end",
+        "a pause of a paused job keeps the end it does not name",
+        CALENDARS,
+        "until, note = until or lasting.until, note or lasting.note",
+        "until, note = until, note or lasting.note",
     ),
     mutant(
         "retry_too_early",
