@@ -62,6 +62,7 @@ SLOW = {
     "no_token_check",
     "no_trust_window",
     "not_declared_again",
+    "past_moments_overtaken",
     "pause_ahead_cannot_be_ended",
     "pause_ignored_at_due_time",
     "pause_ignored_by_retries",
