@@ -38,11 +38,12 @@ test: $(VENV)/.dev browser ## Run the quick tests on all cores: every rule on ev
 	$(PY) -m pytest -n $(CORES) $(QUICK) tests/cluster
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal $(QUICK) --ignore tests/cluster
 
+test-all: export FENCEPOST_COMPARISON_SEEDS := 100
 test-all: REST = -q -m "slow or mutants"
 test-all: $(VENV)/.dev browser ## Run what "make test" leaves out: slow scenes, mutants, more seeds (under 25 minutes)
 	$(PY) -m pytest -n $(CORES) $(REST) tests/cluster
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal $(REST) --ignore tests/cluster
-	FENCEPOST_COMPARISON_SEEDS=100 $(PY) -m pytest -n $(WORKERS) --dist worksteal -q -k agrees_with_the_model tests/store
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal -q -m "not slow" -k agrees_with_the_model tests/store
 
 # The widget's tests drive the system's Chromium. Where there is none and we may, Debian's is installed.
 browser:

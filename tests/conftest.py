@@ -1,4 +1,5 @@
 import gc
+import os
 import signal
 
 import pytest
@@ -21,3 +22,5 @@ def pytest_collection_finish() -> None:
     """Thousands of tests stay to the end: the collector need not look through them again and again."""
     gc.collect()
     gc.freeze()
+    # It has been read by now. The commands that tests start would warn of a variable they do not know.
+    os.environ.pop("FENCEPOST_COMPARISON_SEEDS", None)
