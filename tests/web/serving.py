@@ -47,11 +47,11 @@ def a_port() -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def served(app: Any) -> Iterator[str]:
+def served(app: Any, server_kind: type[uvicorn.Server] = uvicorn.Server, **more: Any) -> Iterator[str]:
     """Any ASGI application, by uvicorn on a thread. Gives its URL."""
     with a_port() as port:
-        config = uvicorn.Config(app, port=port, log_config=None, ws="none", timeout_graceful_shutdown=2)
-        server = uvicorn.Server(config)
+        options = {"log_config": None, "ws": "none", "timeout_graceful_shutdown": 2, **more}
+        server = server_kind(uvicorn.Config(app, port=port, **options))
         thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
         thread.start()
         try:

@@ -26,6 +26,7 @@ from fencepost.web.metrics import Metrics
 from fencepost.web.openapi import document
 from fencepost.web.probe import StoreProbe
 from fencepost.web.problems import HANDLED, Problem
+from fencepost.web.transport import TRANSPORT, transport_of
 
 if TYPE_CHECKING:
     from fencepost.scheduler import Scheduler
@@ -59,6 +60,8 @@ class WebApp:
         self._app.router.redirect_slashes = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope = {**scope, TRANSPORT: transport_of(scope, send, self.scheduler.shutdown.server)}
         await self._app(scope, receive, send)
 
     @asynccontextmanager

@@ -107,6 +107,7 @@ class Feed:
         self._shutdown = shutdown
         self._listeners: set[Listener] = set()
         self._task: asyncio.Task[None] | None = None
+        self._first: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._memory: Memory | None = None
@@ -129,7 +130,7 @@ class Feed:
         self._begin()
         try:
             if self._memory is None:
-                await self._look()
+                await self._first_look()
         except BaseException:
             self.leave(listener)
             raise
@@ -187,6 +188,13 @@ class Feed:
         except TimeoutError:
             pass
         self._woken.clear()
+
+    async def _first_look(self) -> None:
+        """One for all who come at once: each with a look of its own would use up what the store's desk allows."""
+        if self._first is None or self._first.done():
+            self._first = asyncio.get_running_loop().create_task(self._look(), name="fencepost-first-look")
+            self._first.add_done_callback(_retrieve)
+        await asyncio.shield(self._first)
 
     async def _guarded_look(self) -> None:
         try:
@@ -296,6 +304,12 @@ def _differences(
             yield "replica", {"replica": id, "state": state}, None
     if before.leader != after.leader:
         yield "leader", {"replica": after.leader[0], "term": after.leader[1]}, None
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """Who waited for it has its error. If all have gone, nobody needs it."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _id(at: datetime, number: int) -> str:

@@ -6,6 +6,7 @@ a browser says where a request comes from (`Sec-Fetch-Site`, `Origin`), and a fo
 
 from __future__ import annotations
 
+import asyncio
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
@@ -17,6 +18,8 @@ from fencepost.web.problems import Problem
 
 MOST_HEADER_BYTES = 32_768
 MOST_BODY_BYTES = 131_072
+BODY_WITHIN = 30.0
+"""Seconds."""
 SAFE = ("GET", "HEAD", "OPTIONS")
 PROBES = ("/livez", "/readyz", "/health/ready")
 """Anybody may ask these: a platform has no token. They say nothing but whether, and why not."""
@@ -83,11 +86,19 @@ def check_origin(request: Request, host: str) -> None:
 
 
 def bounded(receive: Receive) -> Receive:
-    received = 0
+    received, complete = 0, False
+    until: float | None = None
 
     async def counted() -> Message:
-        nonlocal received
-        message = await receive()
+        nonlocal received, complete, until
+        if until is None:
+            until = asyncio.get_running_loop().time() + BODY_WITHIN
+        try:
+            async with asyncio.timeout_at(None if complete else until):
+                message = await receive()
+        except TimeoutError:
+            raise Problem(408, f"the body has not arrived within {BODY_WITHIN:g} s") from None
+        complete = complete or not message.get("more_body", False)
         received += len(message.get("body", b""))
         if received > MOST_BODY_BYTES:
             raise Problem(413, f"a body may have {MOST_BODY_BYTES} bytes")

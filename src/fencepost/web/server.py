@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import socket
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from fencepost.errors import FencepostError
+from fencepost.seldom import Repeats
 from fencepost.settings import Settings
+from fencepost.web.connections import ACCEPTED_AT_ONCE, Room, log_accept_errors_once, protocol_in, room
 from fencepost.web.gate import MOST_HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -21,7 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("fencepost")
 
-MOST_CONNECTIONS = 1_000
+BACKLOG = 2_048
+"""Connections that wait to be accepted."""
 
 
 def serve_on(listener: socket.socket, app: WebApp, settings: Settings) -> None:
@@ -29,13 +33,13 @@ def serve_on(listener: socket.socket, app: WebApp, settings: Settings) -> None:
     started = Startup(app)
     config = uvicorn.Config(
         started,
-        http="h11",
+        http=protocol_in(Room(room(settings.slots))),
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MOST_CONNECTIONS,
+        backlog=ACCEPTED_AT_ONCE,
         h11_max_incomplete_event_size=MOST_HEADER_BYTES,
         timeout_graceful_shutdown=max(1, round(settings.drain_timeout.total_seconds())),
     )
@@ -80,6 +84,16 @@ class Startup:
 
 class Server(uvicorn.Server):
     interrupted = False
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        log_accept_errors_once(loop)
+        logging.getLogger("uvicorn.error").addFilter(Repeats())
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(
+                BACKLOG
+            )  # uvicorn passes one number for this and for how many are accepted at once
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """uvicorn would raise the signal again when all is done, and so turn a graceful end into a death."""

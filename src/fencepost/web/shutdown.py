@@ -85,6 +85,11 @@ class Shutdown:
         self._timers.append(self._loop.call_later(LOOK_AFTER, self._look))
 
     @property
+    def server(self) -> Any:
+        """The server that this runs in; None: one that we do not know."""
+        return self._server
+
+    @property
     def is_installed(self) -> bool:
         """Whether a lifespan has begun and not ended."""
         return self._loop is not None

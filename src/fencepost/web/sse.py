@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from fencepost.values import json_text
 from fencepost.web.feed import Feed, Told
 from fencepost.web.problems import Problem
+from fencepost.web.transport import TRANSPORT
 
 MOST_STREAMS = 200
 HEARTBEAT = 15.0
@@ -19,6 +20,8 @@ HEARTBEAT = 15.0
 STALLED = 30.0
 """Seconds a client may take no bytes."""
 RETRY_MS = 2_000
+BUFFERED = 16_384
+"""Bytes that may wait for a client in this process before it counts as taking none."""
 
 
 class EventStream(Response):
@@ -39,6 +42,9 @@ class EventStream(Response):
         if self._feed.listeners >= MOST_STREAMS:
             raise Problem(503, f"{MOST_STREAMS} streams are open already", headers={"Retry-After": "10"})
         listener = await self._feed.join(self._job_id, self._last_id)
+        transport = scope.get(TRANSPORT)
+        if transport is not None:
+            transport.set_write_buffer_limits(high=BUFFERED)
         gone = asyncio.create_task(_until_gone(receive))
         gone.add_done_callback(lambda _: listener.end())
         try:
@@ -50,7 +56,10 @@ class EventStream(Response):
                 text = await _next(listener.queue)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
-            return  # it takes no bytes: the server closes the connection
+            # It takes no bytes. A server that closes the connection would wait for it to take the rest.
+            if transport is not None:
+                transport.abort()
+                await asyncio.wait({gone}, timeout=1)
         finally:
             self._feed.leave(listener)
             gone.cancel()
