@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -614,6 +615,28 @@ def test_b12_exit_codes_tell_the_outcome(system: System, tmp_path: Path, importe
         done = failed()
         assert done.code == 1, done.err
         assert "run --mode full first" in done.out
+
+
+@pytest.mark.parametrize("words", [("--here",), ("--mode", "match-import"), ("--service",)])
+@pytest.mark.parametrize("answer", ["refused", "silence"])
+def test_b12_without_the_store_it_ends_with_69(
+    words: tuple[str, ...], answer: str, tmp_path: Path, sources: SourceServer
+) -> None:
+    """Within 10 s, in every mode: where nothing listens, and where something does that never answers. Of these the start
+    of Python takes one or two; beside busy neighbours it takes longer, so it is measured and does not count."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        if answer == "refused":
+            server.close()
+        variables = {"STATE_BACKEND": "redis", "STATE_REDIS_URL": f"redis://127.0.0.1:{port}/0"}
+        with System(tmp_path, sources, **variables) as system:
+            begun = time.monotonic()
+            assert system.by_hand("--mode", "half")().code == 64
+            started = time.monotonic()
+            ended = system.by_hand(*words)()
+            assert ended.code == 69, ended.err
+            assert time.monotonic() - started < 8 + (started - begun)
+            assert f"127.0.0.1:{port}" in ended.err
 
 
 # --- B13 --------------------------------------------------------------------------------------------------------

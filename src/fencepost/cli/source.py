@@ -11,7 +11,7 @@ import asyncio
 import getpass
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +27,9 @@ from fencepost.settings import Settings, redacted
 from fencepost.store.base import Store
 
 T = TypeVar("T")
+PATIENCE_SECONDS = 4.0
+"""For opening the store. Whoever calls a command gets an answer within ten."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -78,13 +81,26 @@ class Source:
         async def session() -> T:
             store.creates = False
             try:
-                await self._open(store)
+                await answering(self._open(store), self.scheduler)
                 return await work(store)
             finally:
                 await store.close()
                 store.creates = True  # `trigger --here` joins with the same store later
 
         return asyncio.run(session())
+
+    def check_store(self) -> None:
+        """Raise if the store does not answer. A command must not wait for it, as a replica would; it may create the
+        store, as a replica would."""
+        store = self.scheduler.store
+
+        async def session() -> None:
+            try:
+                await answering(store.open(), self.scheduler)
+            finally:
+                await store.close()
+
+        asyncio.run(session())
 
     async def _open(self, store: Store) -> None:
         try:
@@ -97,6 +113,17 @@ class Source:
                 else _never_run(self.target)
             )
             raise ConfigurationError(f"{error}; {remedy}") from None
+
+
+async def answering(opening: Coroutine[Any, Any, None], scheduler: Scheduler) -> None:
+    """A server that takes the connection and says nothing counts as one that is down."""
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await opening
+    except TimeoutError:
+        raise StoreUnavailable(
+            f"{scheduler.store_name} did not answer within {PATIENCE_SECONDS:g} s"
+        ) from None
 
 
 def _scheduler(target: str | None, url: str | None, namespace: str | None) -> Scheduler:

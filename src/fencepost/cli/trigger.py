@@ -151,6 +151,7 @@ def _run_here(source: Source, request: Request, timeout: float | None, as_json: 
     log_to_stderr()
     [job] = source.words
     scheduler = source.scheduler
+    source.check_store()
     scheduler.only(_task(source, job))
 
     async def session() -> FireRecord:
