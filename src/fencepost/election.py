@@ -28,6 +28,15 @@ def until_decided(silent: float, heartbeat: float, own_heartbeat: float) -> floa
     return min(own_heartbeat, max(OBSERVED * heartbeat - silent, own_heartbeat / 4))
 
 
+def took_over(before: Lease, campaign: Campaign) -> bool:
+    """Whether a campaign that has won did so against a leader that was taken for dead. One that has resigned, or never
+    was, leaves the lease to whoever asks."""
+    watched = campaign.watched
+    if before.holder is None or watched is None:
+        return False
+    return watched.gone or watched.seconds >= OBSERVED * before.heartbeat
+
+
 class Observation:
     """How long each thing has been seen unchanged, by this replica's steady clock, while the store answered.
 
@@ -63,6 +72,8 @@ class Leadership:
         self.lease = Lease()
         self._trusted_until = float("-inf")
         self._watched: Watched | None = None
+        self.renewed_at = float("-inf")
+        """When this replica last saw the lease renewed, or change hands, on its steady clock."""
 
     def campaign(self, evidence: Evidence) -> Campaign:
         """What to ask with the next beat."""
@@ -72,6 +83,8 @@ class Leadership:
         return Campaign(self._ttl, watched)
 
     def learn(self, lease: Lease, sent: float, steady: float) -> None:
+        if (lease.term, lease.renewals) != (self.lease.term, self.lease.renewals):
+            self.renewed_at = steady
         self.lease = lease
         if lease.holder == self._replica:
             self._trusted_until = sent + TRUSTED * self._ttl

@@ -28,6 +28,7 @@ RUN_EVENTS = (
 )
 OTHER_EVENTS = (
     "leader.elected",
+    "leader.failover",
     "leader.lost",
     "leader.resigned",
     "replica.joined",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from fencepost.election import TRUSTED, until_decided
+from fencepost.election import TRUSTED, took_over, until_decided
+from fencepost.locks import log_claim, log_lease
 from fencepost.service import Service
-from fencepost.store.base import Beat, Pulse
+from fencepost.store.base import Beat, Campaign, Pulse
 
 STEP = 1.0
 """Seconds by which the store's clock must differ from what was expected to have been stepped."""
@@ -25,10 +26,9 @@ class Heart(Service):
         settings = replica.settings
         sent = replica.clock.steady()
         self._number += 1
-        number = self._number
         beat = Beat(
             replica=replica.id,
-            number=number,
+            number=self._number,
             ttl=settings.run_ttl.total_seconds(),
             heartbeat=settings.heartbeat.total_seconds(),
             host=replica.identity.host,
@@ -50,7 +50,7 @@ class Heart(Service):
             replica.targets_changed = True
             raise
         replica.store_answered()
-        self._learn(pulse, number, sent)
+        self._learn(pulse, beat, sent)
         if beat.targets is not None:
             replica.worker.wake()  # what it was last answered was for the tasks known before
         if not pulse.known or self._should_lead(pulse):
@@ -75,7 +75,7 @@ class Heart(Service):
         """A beat with a higher number was sent after now."""
         return self._number
 
-    def _learn(self, pulse: Pulse, number: int, sent: float) -> None:
+    def _learn(self, pulse: Pulse, beat: Beat, sent: float) -> None:
         replica = self.replica
         if not pulse.known and not self._joining:
             replica.tell("replica.expired", detail="this replica was declared dead; joining again")
@@ -85,17 +85,19 @@ class Heart(Service):
         self._joining = not pulse.known
         replica.learn_era(pulse)
         self._notice_step(pulse)
-        self._learn_leader(pulse, sent)
+        self._learn_leader(pulse, beat.campaign, sent)
         held = {claim.key: claim for claim in pulse.held}
         for run in list(replica.runs.values()):
-            if run.known_since >= number:
+            if run.known_since >= beat.number:
                 # Claimed after this beat was sent: it may have been answered before the claim was made.
                 continue
             claim = held.get(run.key)
             if claim is None or claim.token != run.token:
                 if not run.is_over:  # what is being settled may have been: the answer to that will tell
+                    log_claim("lost", run.key, run.token)
                     run.fence()
             else:
+                log_claim("renewed", run.key, run.token)
                 run.trust_until(sent + TRUSTED * replica.settings.run_ttl.total_seconds())
                 if claim.cancel_requested:
                     run.cancel("requested")
@@ -119,13 +121,18 @@ class Heart(Service):
             if abs(passed - (steady - before[1])) > STEP:
                 self.replica.wake_all()
 
-    def _learn_leader(self, pulse: Pulse, sent: float) -> None:
+    def _learn_leader(self, pulse: Pulse, campaign: Campaign | None, sent: float) -> None:
         replica = self.replica
         before, trusted = replica.leadership.lease, replica.term() is not None
+        silent_since = replica.leadership.renewed_at
         replica.leadership.learn(pulse.leader, sent, replica.clock.steady())
+        log_lease(replica.id, before, pulse.leader, replica.draining)
         was, leads = before.holder == replica.id, pulse.leader.holder == replica.id
         if leads and (not was or before.term != pulse.leader.term):
             replica.tell("leader.elected", detail=f"term {pulse.leader.term}")
+            if campaign is not None and took_over(before, campaign):
+                gap = f"{sent - silent_since:.1f} s after its last sign of life"
+                replica.tell("leader.failover", detail=f"from {before.holder} to {replica.id}, {gap}")
         elif was and not leads:
             kind = "leader.resigned" if replica.draining else "leader.lost"
             replica.tell(kind, detail=f"term {before.term}")

@@ -28,6 +28,7 @@ from fencepost.execute import Host, Run, last_words, outcome
 from fencepost.heart import Heart
 from fencepost.janitor import Janitor
 from fencepost.lag import LagWatch
+from fencepost.locks import log_claim, log_lease
 from fencepost.model import FireRecord, Job, Json, Reason, State, changed
 from fencepost.output import keep_logs
 from fencepost.planner import Planner
@@ -174,8 +175,9 @@ class Replica:
         except StoreUnavailable as error:
             log.warning("%s could not say good-bye (%s); its presence expires by itself", self.id, error)
         else:
-            if self.leadership.lease.holder == self.id:
-                self.tell("leader.resigned", detail=f"term {self.leadership.lease.term}")
+            if (lease := self.leadership.lease).holder == self.id:
+                log_lease(self.id, lease, changed(lease, holder=None), draining=True)
+                self.tell("leader.resigned", detail=f"term {lease.term}")
             self.tell("replica.left")
 
     def _patience(self) -> float:
@@ -200,6 +202,7 @@ class Replica:
         for run in runs:
             self.runs[run.key] = run
             run.begin_timeout()
+            log_claim("acquired", run.key, run.token)
             self.tell("started", run.claim.fire)
         self.host.begin(runs)
 
@@ -225,6 +228,7 @@ class Replica:
 
     def _settled(self, run: Run, update: Update, accepted: bool) -> None:
         self._remember(update)
+        log_claim("released" if accepted else "refused", run.key, run.token)
         if not accepted:
             run.fence()
         elif isinstance(update, Settle):

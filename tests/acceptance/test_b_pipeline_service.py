@@ -622,8 +622,8 @@ def test_b12_exit_codes_tell_the_outcome(system: System, tmp_path: Path, importe
 def test_b12_without_the_store_it_ends_with_69(
     words: tuple[str, ...], answer: str, tmp_path: Path, sources: SourceServer
 ) -> None:
-    """Within 10 s, in every mode: where nothing listens, and where something does that never answers. Of these the start
-    of Python takes one or two; beside busy neighbours it takes longer, so it is measured and does not count."""
+    """Within 10 s, in every mode: where nothing listens, and where something does that never answers. Starting
+    Python takes one or two of them, and longer beside busy neighbours: it is measured, and does not count."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         if answer == "refused":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -283,6 +284,10 @@ def test_c7_leadership_won_and_lost_and_the_failover(deposed: scenes.Deposed) ->
         assert {event["level"] for event in _events(pod, "leader.elected")} == {"info"}
         assert {event["replica"] for event in _events(pod, "leader.elected")} == {pod.status()["replica"]}
     assert {event["level"] for event in _events(deposed.old, "leader.lost")} == {"warning"}
+    old, new = deposed.old.status()["replica"], deposed.new.status()["replica"]
+    [failover] = _events(deposed.new, "leader.failover")
+    assert f"from {old} to {new}, " in failover["message"]
+    assert re.search(r"[0-9.]+ s after its last sign of life", failover["message"])
     assert deposed.old.metrics()["fencepost_lease_lost_total"] >= 1
 
 

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 import time as real_time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -18,7 +20,7 @@ from fencepost.store.base import PutJob
 from fencepost.testing import virtual
 from fencepost.testing.calendar import due_between
 from fencepost.testing.world import EPOCH
-from tests.unit.apps.cluster import TTL, Cluster
+from tests.unit.apps.cluster import HEARTBEAT, TTL, Cluster
 
 
 def minutely(**policies):
@@ -567,3 +569,29 @@ def test_a_successor_that_starts_after_the_crash_waits_no_longer_than_the_ttl(af
     waited = cluster.until(lambda: cluster.starts[key] == 2, 2 * TTL)
     assert second.replica.runs or cluster.fires("rerun")
     assert waited <= TTL, f"{waited:.2f} s"
+
+
+def test_a_takeover_is_told_with_old_new_and_the_gap_and_a_handover_is_none(caplog):
+    """And every operation on a lock is logged at debug."""
+    caplog.set_level(logging.DEBUG, "fencepost.locks")
+    cluster = Cluster()
+    first = cluster.add(Job("job", "body", every(seconds=5, anchor=EPOCH)))
+    cluster.run(1)
+    second = cluster.add()
+    cluster.run(10.3)
+    first.process.kill()
+    cluster.until(lambda: second.leads, 2 * TTL)
+    [told] = [event for _, event in second.events if event.kind == "leader.failover"]
+    gap = re.fullmatch(r"from r0 to r1, ([0-9.]+) s after its last sign of life", told.detail)
+    assert gap is not None
+    assert TTL - HEARTBEAT <= float(gap[1]) <= 1.5 * TTL
+    third = cluster.add()
+    cluster.run(3 * TTL)
+    second.process.create_task(second.replica.drain())
+    cluster.until(lambda: third.leads, 2 * TTL)
+    assert not third.told("leader.failover")
+    operations = {tuple(message.split()[:2]) for message in caplog.messages}
+    assert {("acquired", "leader,"), ("renewed", "leader,"), ("released", "leader,")} <= operations
+    assert ("refused", "leader:") in operations
+    claims = [message.partition(" ")[0] for message in caplog.messages if " job@" in message]
+    assert {"acquired", "released"} <= set(claims)
