@@ -39,7 +39,7 @@ def folder(tmp_path, monkeypatch):
             "sqlite:///a_folder",
             "a_folder is a folder; name a database in it, such as sqlite:///a_folder/fencepost.db",
         ),
-        ("sqlite:////proc/x.db", "/proc/x.db: unable to open database file"),
+        ("sqlite:////proc/x.db", "cannot write /proc/x.db: No such file or directory"),
         ("file:none/jobs", "cannot write none/jobs: there is no folder none; create it first"),
         ("file:a_file/jobs", "cannot write a_file/jobs: a_file is not a folder"),
         ("file:///proc/jobs", "cannot write /proc/jobs: No such file or directory"),
