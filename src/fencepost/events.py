@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fencepost.model import FireRecord
+from fencepost.recurring import RecurringErrors
 
 if TYPE_CHECKING:
     from fencepost.failures import Failure
@@ -38,6 +39,8 @@ OTHER_EVENTS = (
     "store.degraded",
     "store.recovered",
     "store.lost_data",
+    "loop.degraded",
+    "loop.recovered",
     "job.refused",
 )
 
@@ -82,6 +85,7 @@ Listener = Callable[[Event], None]
 class Events:
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
+        self._errors = RecurringErrors(log)
 
     def subscribe(self, listener: Listener) -> None:
         self._listeners.append(listener)
@@ -90,9 +94,9 @@ class Events:
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception:
+            except Exception as error:
                 # A broken listener must not break the loop that told it.
-                log.exception("a listener failed on %s", event.kind)
+                self._errors.log(f"a listener failed on {event.kind}", error)
 
 
 _LEVELS = {
@@ -104,6 +108,7 @@ _LEVELS = {
     "leader.lost": logging.WARNING,
     "replica.expired": logging.WARNING,
     "store.degraded": logging.ERROR,
+    "loop.degraded": logging.ERROR,
     "job.refused": logging.WARNING,
     "started": logging.DEBUG,
     "given_back": logging.INFO,

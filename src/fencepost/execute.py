@@ -99,13 +99,13 @@ class Run:
         saved: concurrent.futures.Future[bool] = concurrent.futures.Future()
         report = Report(self.key, self.token, progress, saves=True, checkpoint=checkpoint)
 
-        def answer(accepted: bool) -> None:
+        def answer(_: Update, accepted: bool) -> None:
             self.checkpointed = self.checkpointed or accepted
             if not accepted:
                 self.fence()
             saved.set_result(accepted)
 
-        self.replica.call_soon(lambda: self.replica.settler.put(report, answer))
+        self.replica.call_soon(lambda: self.replica.settler.put(report, answer, saved.set_exception))
         return saved
 
     def keep(self, value: Json) -> None:

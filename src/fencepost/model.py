@@ -81,6 +81,7 @@ class Reason(StrEnum):
     DRAIN_LIMIT = "drain limit"
     REQUESTED = "on request"
     EFFECT_COMMITTED = "effect already committed"
+    NOT_RECORDED = "could not be recorded"
 
 
 def crashed(times: int) -> str:

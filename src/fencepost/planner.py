@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 
 from fencepost.plan import expand
 from fencepost.service import Service
 from fencepost.store.base import DueJobs, Plan
-
-log = logging.getLogger("fencepost")
 
 BATCH = 500
 """Jobs planned in one go."""
@@ -40,9 +37,10 @@ class Planner(Service):
         for record in due.jobs:
             try:
                 plan = expand(record, due.now, horizon, due.gaps_of(record))
-            except Exception:
+            except Exception as error:
                 # One broken calendar must not keep the others from being planned.
-                log.exception("the calendar of job %s cannot be expanded here", record.id)
+                what = f"the calendar of job {record.id} cannot be expanded here"
+                self.replica.errors.log(what, error)
                 continue
             head = record.segments[0]
             if plan.rows or plan.next_at != head.next_at:

@@ -25,6 +25,7 @@ from fencepost.election import Leadership
 from fencepost.errors import StoreUnavailable
 from fencepost.events import Ending, Event, Events
 from fencepost.execute import Host, Run, last_words, outcome
+from fencepost.failures import Failure, failure_of
 from fencepost.heart import Heart
 from fencepost.janitor import Janitor
 from fencepost.lag import LagWatch
@@ -32,6 +33,7 @@ from fencepost.locks import log_claim, log_lease
 from fencepost.model import FireRecord, Job, Json, Reason, State, changed
 from fencepost.output import keep_logs
 from fencepost.planner import Planner
+from fencepost.recurring import RecurringErrors
 from fencepost.service import Service
 from fencepost.settings import Settings
 from fencepost.settler import Settler
@@ -103,6 +105,9 @@ class Replica:
         self._ended: dict[str, Update] = {}
         """How the last runs ended, by their keys."""
         self._degraded = False
+        self.degraded_loops: dict[str, str] = {}
+        """Loops that keep failing, and with what type of error. Read from other threads: replaced, never changed."""
+        self.errors = RecurringErrors(log, clock.steady)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = asyncio.Event()
         self.progress = asyncio.Event()
@@ -137,8 +142,12 @@ class Replica:
         """Start the loops."""
         keep_logs()
         self._loop = asyncio.get_running_loop()
-        for service in (*self._claimers, self.heart, self.settler, self.listener, self.lag_watch):
+        for service in self.loops:
             self._tasks.append(asyncio.create_task(service.run(), name=service.name))
+
+    @property
+    def loops(self) -> list[Service]:
+        return [*self._claimers, self.heart, self.settler, self.listener, self.lag_watch]
 
     def take_on(self, service: Service) -> None:
         """One more loop, before `begin`: it lives and is woken with those that claim."""
@@ -223,8 +232,8 @@ class Replica:
             self._forget(run)
         else:
             if (words := last_words(run, update)) is not None:
-                self.settler.put(words, lambda accepted: None)
-            self.settler.put(update, lambda accepted: self._settled(run, update, accepted))
+                self.settler.put(words)
+            self.settler.put(update, lambda written, accepted: self._settled(run, written, accepted))
 
     def _settled(self, run: Run, update: Update, accepted: bool) -> None:
         self._remember(update)
@@ -232,6 +241,8 @@ class Replica:
         if not accepted:
             run.fence()
         elif isinstance(update, Settle):
+            if update.reason == Reason.NOT_RECORDED:
+                run.failure = Failure(update.error or "", update.error or "")
             told = changed(run.claim.fire, state=update.state, reason=update.reason, error=update.error)
             self.tell(update.state.value, told, ending=run.ending(update))
         elif isinstance(update, RetryLater):
@@ -253,7 +264,7 @@ class Replica:
         for key, token in claims:
             ended = self._ended.get(key)
             told = ended if ended is not None and ended.token == token else GiveBack(key, token)
-            self.settler.put(told, lambda accepted: None)
+            self.settler.put(told)
 
     def _remember(self, ended: Update) -> None:
         self._ended[ended.key] = ended
@@ -356,6 +367,15 @@ class Replica:
             self.tell("store.recovered")
             self.wake_all()
             self.settler.wake()
+
+    def loop_degraded(self, name: str, error: Exception) -> None:
+        failure = failure_of(error)
+        self.degraded_loops = {**self.degraded_loops, name: failure.kind}
+        self.tell("loop.degraded", detail=f"{name} keeps failing: {failure.line}")
+
+    def loop_recovered(self, name: str) -> None:
+        self.degraded_loops = {each: kind for each, kind in self.degraded_loops.items() if each != name}
+        self.tell("loop.recovered", detail=name)
 
     def backoff(self, failures: int) -> float:
         """1 s, doubling, up to 60 s; but a replica that holds claims, or may without knowing, must not let them

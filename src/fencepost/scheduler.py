@@ -15,6 +15,7 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.bodies.command import Command
@@ -39,6 +40,7 @@ from fencepost.insight.fires import checked_limit, checked_moment, find_fires, s
 from fencepost.insight.jobs import JobView, find_jobs
 from fencepost.insight.why import Answer, answer
 from fencepost.model import FireRecord, Job, JobRecord, Json, State, checked_id, manual_key
+from fencepost.recurring import RecurringErrors
 from fencepost.replica import Identity, Replica
 from fencepost.resources import Resource, checked_resources
 from fencepost.settings import Settings, did_you_mean, redacted
@@ -94,6 +96,7 @@ class Scheduler:
         self._resources = checked_resources(resources or {})
         self._registry = Registry()
         self._jobs: dict[str, Job] = {}
+        self._errors = RecurringErrors(log)
         self._handlers: list[tuple[tuple[str, ...], Callable[[Event], Any]]] = []
         self._lock = threading.Lock()
         self._control: ControlThread | None = None
@@ -598,11 +601,18 @@ class Scheduler:
                 continue
             try:
                 result = handler(event)
-            except Exception:
-                log.exception("the handler %s failed on %s", handler, event.kind)
+            except Exception as error:
+                self._handler_failed(handler, error)
                 continue
             if inspect.iscoroutine(result):
-                asyncio.ensure_future(result).add_done_callback(_log_failure)
+                asyncio.ensure_future(result).add_done_callback(partial(self._handler_ended, handler))
+
+    def _handler_ended(self, handler: Callable[[Event], Any], task: asyncio.Future[Any]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._handler_failed(handler, error)
+
+    def _handler_failed(self, handler: Callable[[Event], Any], error: BaseException) -> None:
+        self._errors.log(f"the handler {getattr(handler, '__qualname__', handler)} failed", error)
 
     def _declare(self, job: Job) -> None:
         if job.id in self._jobs:

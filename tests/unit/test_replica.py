@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from datetime import timedelta
 from itertools import pairwise
@@ -14,6 +15,7 @@ import pytest
 from fencepost.errors import StoreUnavailable
 from fencepost.host import InlineHost
 from fencepost.model import Job, State, manual_key
+from fencepost.recurring import RecurringErrors
 from fencepost.replica import Identity, Replica
 from fencepost.service import Service
 from fencepost.settings import Settings
@@ -35,6 +37,8 @@ class Scripted(Service):
         self.world = world
         self.process = Process(world)
         self.outages = []
+        self.told = []
+        self.errors = RecurringErrors(logging.getLogger("fencepost"), lambda: world.now)
         super().__init__(self)  # it is its own replica as well
         self.shortest = shortest
         self.calls = []
@@ -54,6 +58,12 @@ class Scripted(Service):
 
     def backoff(self, failures):
         return 100.0 * failures
+
+    def loop_degraded(self, name, error):
+        self.told.append((self.world.now, "degraded", name, str(error)))
+
+    def loop_recovered(self, name):
+        self.told.append((self.world.now, "recovered", name))
 
 
 def test_a_service_steps_when_it_asked_to_and_sleeps_otherwise():
@@ -120,7 +130,50 @@ def test_an_unexpected_error_is_logged_and_does_not_end_a_service(caplog):
     world.run_until(1000)
     assert service.calls == pytest.approx([0, 100, 300])
     assert caplog.text.count("unexpected error in scripted; trying again") == 2
+    assert caplog.text.count("Traceback") == 1
     assert not service.outages
+    assert not service.told, "two errors in a row may happen"
+
+
+def test_a_loop_that_keeps_failing_is_degraded_until_a_step_succeeds():
+    world = World()
+    answers = {
+        1: ZeroDivisionError("one"),
+        2: ZeroDivisionError("two"),
+        3: StoreUnavailable("an outage says nothing about the loop"),
+        4: ZeroDivisionError("three"),
+        5: ZeroDivisionError("four"),
+    }
+    service = Scripted(world, answers.get)
+    world.run_until(5000)
+    assert service.told == [
+        (pytest.approx(600), "degraded", "scripted", "three"),
+        (pytest.approx(1500), "recovered", "scripted"),
+    ]
+
+
+def test_a_loop_that_fails_at_once_is_neither_tried_nor_logged_thousands_of_times(caplog):
+    world = World()
+    service = Scripted(world, lambda number: ZeroDivisionError(f"{number} times"), shortest=0.0)
+    service.backoff = lambda failures: 2.0
+    for moment in range(20_000):
+        world.at(moment / 1000, service.wake)
+    world.run_until(20)
+    assert len(service.calls) <= 21
+    assert caplog.text.count("Traceback") == 1
+    assert (
+        "unexpected error in scripted; trying again, 10 times so far: ZeroDivisionError: 10 times"
+        in caplog.text
+    )
+    assert len(caplog.text) < 3_000
+
+
+def test_a_loop_that_has_failed_can_be_stopped_at_once():
+    world = World()
+    service = Scripted(world, lambda number: ZeroDivisionError())
+    world.at(0.5, service.stop)
+    world.run_until(0.6)
+    assert service.task.done()
 
 
 def test_a_stopped_service_ends():
@@ -160,7 +213,7 @@ def test_a_replica_that_holds_claims_or_owes_an_answer_backs_off_by_half_a_heart
     assert replica.backoff(1) <= 1.0
     replica.runs.clear()
     assert replica.backoff(20) > 40
-    replica.settler.put(object(), lambda accepted: None)
+    replica.settler.put(object(), lambda written, accepted: None)
     assert replica.backoff(20) <= 5.0
 
 

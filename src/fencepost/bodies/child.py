@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.clock import SystemClock
-from fencepost.errors import RunCancelled
+from fencepost.errors import NotStorable, RunCancelled
 from fencepost.fenced import Scope
 from fencepost.fire import Fire, entered
 from fencepost.importing import refusing_starts
@@ -69,7 +69,11 @@ class Replica:
             elif "trust" in message:
                 self.trusted_until = max(self.trusted_until, message["trust"])
             elif "saved" in message:
-                self._saves.pop(message["saved"]).set_result(message["accepted"])
+                saved = self._saves.pop(message["saved"])
+                if "refused" in message:
+                    saved.set_exception(NotStorable(message["refused"]))
+                else:
+                    saved.set_result(message["accepted"])
             elif "kept" in message and self._kept is not None:
                 self._kept.set_result(message["kept"])
             elif "end" in message and self.fire is not None:

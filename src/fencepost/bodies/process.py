@@ -6,6 +6,7 @@ it lives, so that proof of the replica's death is proof that the body is dead as
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import os
 import signal
@@ -234,7 +235,14 @@ class FunctionBody(_Process):
 
     def _save(self, number: int, checkpoint: Json) -> None:
         saved = self._link.save(checkpoint)
-        saved.add_done_callback(lambda saved: self._tell({"saved": number, "accepted": saved.result()}))
+
+        def tell(saved: concurrent.futures.Future[bool]) -> None:
+            if (error := saved.exception()) is not None:
+                self._tell({"saved": number, "refused": str(error)})
+            else:
+                self._tell({"saved": number, "accepted": saved.result()})
+
+        saved.add_done_callback(tell)
 
     def _tell(self, message: dict[str, Json]) -> None:
         """From the control loop, which waits for nobody: a process that reads nothing (it is stopped) misses it."""

@@ -23,6 +23,7 @@ from typing import Any
 from fencepost.errors import FencepostError
 from fencepost.events import Event
 from fencepost.model import FireRecord, State
+from fencepost.recurring import RecurringErrors
 from fencepost.store.base import FireQuery, Roster, Store
 from fencepost.triggers import iso
 from fencepost.views.shapes import fire_shape
@@ -116,6 +117,7 @@ class Feed:
         self._named: set[str] = set()
         """Keys that this process's replica told of."""
         self._lost = False
+        self._errors = RecurringErrors(log)
         self._reset_at = -RESET_EVERY
 
     @property
@@ -203,8 +205,8 @@ class Feed:
             if not self._lost and self._memory is not None:
                 self._lost = True
                 self._tell(self._memory.at, [("store", {"answers": False, "detail": str(error)}, None)])
-        except Exception:
-            log.exception("unexpected error while looking for changes; trying again")
+        except Exception as error:
+            self._errors.log("unexpected error while looking for changes; trying again", error)
 
     async def _look(self) -> None:
         memory = self._memory

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 async def unready(web: WebApp) -> str | None:
-    """Why this process should get no requests: shutting_down, not_started, starting or store_lost. None: it should."""
+    """Why this process should get no requests: shutting_down, not_started, starting, store_lost, or `degraded:` and the
+    loops that keep failing. None: it should."""
     replica = web.scheduler.replica
     if web.scheduler.shutdown.draining:
         return "shutting_down"
@@ -28,6 +29,9 @@ async def unready(web: WebApp) -> str | None:
         return None if await web.store_probe.answers() else "store_lost"
     if replica.store_is_lost:
         return "store_lost"
+    if loops := replica.degraded_loops:
+        # The type of the error and no more: a probe is open to everybody. Event and log have the message.
+        return "degraded: " + ", ".join(f"{name} ({kind})" for name, kind in sorted(loops.items()))
     return None if replica.is_ready else "starting"
 
 

@@ -96,6 +96,7 @@ class Metrics:
         self._in_progress = Gauge("runs_in_progress", "Runs of this process.", **registry)
         self._leader = Gauge("leader", "1 if this process leads.", **registry)
         self._ready = Gauge("ready", "1 if this process is ready.", **registry)
+        self._degraded = Gauge("loop_degraded", "1 while this loop keeps failing.", ["loop"], **registry)
         self._skew = Gauge("clock_skew_seconds", "This machine's clock less the store's.", **registry)
         self._jobs = Gauge("jobs", "Jobs by state.", ["state"], **registry)
         self._replicas = Gauge("replicas", "Replicas by state.", ["state"], **registry)
@@ -200,6 +201,9 @@ class Metrics:
         self._ready.set(is_ready)
         self._in_progress.set(len(replica.runs) if replica else 0)
         self._leader.set(replica is not None and replica.term() is not None)
+        if replica is not None:
+            for loop in replica.loops:
+                self._degraded.labels(loop.name).set(loop.name in replica.degraded_loops)
         for gauge in (self._jobs, self._replicas, self._next_run, self._last_success):
             gauge.clear()
         if found is not None:

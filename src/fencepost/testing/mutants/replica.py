@@ -32,7 +32,7 @@ REPLICA: tuple[Mutant, ...] = (
         "late_replies_are_not_given_back",
         "what was claimed too late, or unheard, is given back",
         REPLICA_MODULE,
-        "            self.settler.put(told, lambda accepted: None)\n",
+        "            self.settler.put(told)\n",
         "",
     ),
     mutant(
