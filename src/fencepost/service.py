@@ -67,11 +67,8 @@ class Service(ABC):
             self._woken = False
             delay = await self._guarded_step()
             await asyncio.sleep(self.shortest)
-            if self._deaf and not self._stopping and delay is not None:
-                deaf_for = min(DEAF_FOR, delay)
-                await self._pause(deaf_for)
-                delay -= deaf_for
-                self._deaf = False
+            if self._deaf:
+                delay = await self._stay_deaf(delay or 0.0)
             if not self._woken and not self._stopping:
                 await self._pause(self.longest if delay is None else max(0.0, delay - self.shortest))
 
@@ -108,6 +105,14 @@ class Service(ABC):
     @property
     def _complaint(self) -> str:
         return f"{self.replica.id}: unexpected error in {self.name}; trying again"
+
+    async def _stay_deaf(self, delay: float) -> float:
+        """For a part of this delay; what is left of it."""
+        deaf_for = min(DEAF_FOR, delay)
+        if not self._stopping:
+            await self._pause(deaf_for)
+        self._deaf = False
+        return delay - deaf_for
 
     async def _pause(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()

@@ -41,6 +41,7 @@ def test_the_table_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
 
 SLOW = {
     "a_second_pause_loses_the_end",
+    "bad_update_blocks_the_others",
     "backlog_decided_half_planned",
     "cancel_forgotten_by_a_retry",
     "cancel_not_noted",
@@ -53,6 +54,7 @@ SLOW = {
     "fenced_runs_go_on",
     "final_states_change",
     "flip_back",
+    "innocent_runs_not_recorded",
     "late_replies_are_not_given_back",
     "leaving_in_doubt_gives_back",
     "lost_fires_run_again",

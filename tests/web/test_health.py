@@ -7,8 +7,8 @@ import time
 import httpx2
 import pytest
 
-from fencepost import Scheduler
-from fencepost.store.base import Roster
+from fencepost import Event, Scheduler
+from fencepost.store.base import DueJobs, Roster
 from fencepost.store.memory import MemoryStore
 from tests.servers import Proxy
 from tests.web.sample import sample, triggered
@@ -88,3 +88,37 @@ def test_draining_is_told_while_requests_are_answered() -> None:
         answer = client.get("/health/ready")
         assert (answer.status_code, answer.json()) == (503, {"ready": False, "reason": "shutting_down"})
         assert client.get("/api/v1/status").status_code == 200
+
+
+class StumblingStore(MemoryStore):
+    """Cannot tell which jobs are due, for a reason that nobody has foreseen."""
+
+    broken = True
+
+    async def due_jobs(self, horizon: float, limit: int) -> DueJobs:
+        if self.broken:
+            raise RuntimeError("secret details of the store")
+        return await super().due_jobs(horizon, limit)
+
+
+def test_a_loop_that_keeps_failing_makes_unready_until_it_works_again() -> None:
+    store = StumblingStore()
+    scheduler = Scheduler(store, **QUICK)
+    told: list[Event] = []
+    scheduler.events.subscribe(told.append)
+    with service(scheduler) as client:
+        eventually(lambda: client.get("/readyz").json().get("reason", "").startswith("degraded"))
+        unready = {"ready": False, "reason": "degraded: planner (RuntimeError)"}
+        assert client.get("/readyz").json() == client.get("/health/ready").json() == unready
+        status = client.get("/scheduler/status").json()
+        assert (status["ready"], status["reason"]) == (False, unready["reason"])
+        metrics = client.get("/metrics").text
+        assert 'fencepost_loop_degraded{loop="planner"} 1.0' in metrics
+        assert 'fencepost_loop_degraded{loop="settler"} 0.0' in metrics
+        assert "fencepost_ready 0.0" in metrics
+        [degraded] = [event for event in told if event.kind == "loop.degraded"]
+        assert degraded.detail == "planner keeps failing: RuntimeError: secret details of the store"
+        store.broken = False
+        eventually(lambda: client.get("/readyz").json() == {"ready": True})
+        assert 'fencepost_loop_degraded{loop="planner"} 0.0' in client.get("/metrics").text
+        assert [event.detail for event in told if event.kind == "loop.recovered"] == ["planner"]

@@ -30,6 +30,7 @@ NAMES = {
     "clock_skew_seconds",
     "replicas",
     "leader",
+    "loop_degraded",
     "blocking_active",
     "ready",
 }

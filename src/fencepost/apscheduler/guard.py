@@ -48,6 +48,7 @@ from fencepost.errors import ConfigurationError, UsageError
 from fencepost.events import Event
 from fencepost.gate import SingleInstance
 from fencepost.model import MISFIRES, Reason, State
+from fencepost.recurring import RecurringErrors
 from fencepost.store.base import Store
 
 log = logging.getLogger("fencepost")
@@ -120,6 +121,7 @@ class Guard:
         """The thread that resumes a job at this moment."""
         self._woken = False
         self._check_pending()
+        self._errors = RecurringErrors(log)
         if scheduler.running:
             self.native.check_gate()
         self._stock: dict[str, Callable[..., Any]] = {}
@@ -194,8 +196,10 @@ class Guard:
             self.native.wake_worker()
         try:
             wait: float | None = self._stock["_process_jobs"]()
-        except Exception:  # of a job store, where APScheduler does not expect it: its thread would end
-            log.exception("APScheduler could not look for due jobs; it tries again")
+        except (
+            Exception
+        ) as error:  # of a job store, where APScheduler does not expect it: its thread would end
+            self._errors.log("APScheduler could not look for due jobs; it tries again", error)
             return float(self.scheduler.jobstore_retry_interval)
         if any(is_shared(store) for store in self.scheduler._jobstores.values()):
             longest = self.look_every.total_seconds()

@@ -28,6 +28,7 @@ from fencepost.errors import RaisedElsewhere, UsageError
 from fencepost.execute import NotStarted, Run
 from fencepost.fire import entered
 from fencepost.host import HostElsewhere, Work
+from fencepost.recurring import RecurringErrors
 
 if TYPE_CHECKING:
     from fencepost.apscheduler.roll import Roll
@@ -54,6 +55,7 @@ class ExecutorHost(HostElsewhere):
         """Handed over, and not known to have ended."""
         self._tasks: dict[Run, asyncio.Task[Any]] = {}
         self._closed = False
+        self._errors = RecurringErrors(log)
 
     @property
     def detached(self) -> int:
@@ -94,8 +96,8 @@ class ExecutorHost(HostElsewhere):
             errand = self._errands.popleft()
             try:
                 errand()
-            except Exception:  # of a job store: the scheduler's thread must go on
-                log.exception("the guard could not do what it had to on the scheduler's thread")
+            except Exception as error:  # of a job store: the scheduler's thread must go on
+                self._errors.log("the guard could not do what it had to on the scheduler's thread", error)
         while self._claimed:
             with suppress(IndexError):
                 self._submit(self._claimed.popleft())

@@ -75,6 +75,8 @@ class Network:
         self.on_commit: Callable[[Process | None, str, tuple[Any, ...], Any], None] = lambda *_: None
         self.on_send: Callable[[Process, str], float] = lambda *_: 0.0
         """Told when a process sends something; says for how many seconds it is held up on its way."""
+        self.refusal: Callable[[str, tuple[Any, ...]], Exception | None] = lambda *_: None
+        """What the server answers in place of taking a step: it cannot write this."""
         self.on_delivery: Callable[[Request], None] = lambda request: None
         """Told when a process takes a reply into its hands."""
         self.steps = 0
@@ -149,6 +151,9 @@ class Network:
     def _handle(self, request: Request) -> None:
         if not self.store_is_up or request.start != self._starts:
             return
+        if (refusal := self.refusal(request.name, request.args)) is not None:
+            self._deliver(request.process, _fail_with, request.answer, refusal)
+            return
         self.handling = request
         request.reply = self.apply(request.process, request.name, request.args)
         self.handling = None
@@ -213,5 +218,9 @@ def _resolve(future: asyncio.Future[Any], answer: Any) -> None:
 
 
 def _fail(future: asyncio.Future[Any], text: str) -> None:
+    _fail_with(future, StoreUnavailable(text))
+
+
+def _fail_with(future: asyncio.Future[Any], error: Exception) -> None:
     if not future.done():
-        future.set_exception(StoreUnavailable(text))
+        future.set_exception(error)

@@ -19,6 +19,7 @@ from fencepost.testing.checker.listed import Listed
 from fencepost.testing.checker.loss import Loss
 from fencepost.testing.checker.policies import Policies
 from fencepost.testing.checker.presence import Presence
+from fencepost.testing.checker.recording import Recording
 from fencepost.testing.checker.runs import Runs
 from fencepost.testing.checker.sink import Sink
 from fencepost.testing.checker.tasks import Tasks
@@ -44,6 +45,7 @@ class Checker:
             Listed(books),
             Tasks(books),
             Ledger(books),
+            Recording(books),
             self.sink,
             Audit(books),
         ]

@@ -87,6 +87,8 @@ class Books:
     latest: datetime = EPOCH
     """The latest the store's clock has been, up to its last step."""
     stepped_back: bool = False
+    unwritable: dict[Attempt, bool] = field(default_factory=dict)
+    """Attempts whose outcome and reports the store cannot write; True: nor anything else, until all is well."""
     excused: set[Attempt] = field(default_factory=set)
     """Claims ended early although their replica is alive: only a step of the store's clock may do that."""
 

@@ -9,6 +9,7 @@ EXECUTE = "fencepost.execute"
 HEART = "fencepost.heart"
 REPLICA_MODULE = "fencepost.replica"
 RETRY = "fencepost.retry"
+SETTLER = "fencepost.settler"
 TESTIMONY = "fencepost.testimony"
 WORKER = "fencepost.worker"
 
@@ -112,6 +113,23 @@ REPLICA: tuple[Mutant, ...] = (
         REPLICA_MODULE,
         "self.declare(declared)",
         "pass",
+    ),
+    mutant(
+        "bad_update_blocks_the_others",
+        "an update that cannot be written is parted from the others",
+        SETTLER,
+        "            return error\n        self._conclude",
+        "            raise\n        self._conclude",
+    ),
+    mutant(
+        "innocent_runs_not_recorded",
+        "only the run whose outcome cannot be written is settled as such",
+        SETTLER,
+        "            await self._write(entries[:middle])\n",
+        "            for each in entries[:middle]:\n"
+        "                if (instead := unrecorded(each.update, error)) is not None:\n"
+        "                    await self._sent([each], instead)\n"
+        "            return\n",
     ),
     mutant(
         "nothing_was_seen",

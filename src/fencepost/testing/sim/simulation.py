@@ -23,6 +23,7 @@ from fencepost.testing.sim.draw import Release, draw_mix, draw_release
 from fencepost.testing.sim.faults import CHORES, FAULTS, Faults
 from fencepost.testing.sim.members import Member, draw_member, equip
 from fencepost.testing.sim.store import SimulatedStore
+from fencepost.testing.sim.values import Values
 from fencepost.testing.trace import told
 from fencepost.testing.world import EPOCH, Process, World
 
@@ -76,6 +77,8 @@ class Simulation:
         self.network.is_dead = lambda name: self.members[name].process.killed
         self.network.on_commit = self._committed
         self.checker = Checker(Books(self.store, lambda: self.world.now, self.network.moment, TTL, HEARTBEAT))
+        self.values = Values(seed, self.checker.books, lambda: self.calm)
+        self.network.refusal = self.values.refusal
         self.network.on_send = self._sent
         self.network.on_delivery = self._delivered
         self.store.on_row = self.checker.row
@@ -131,6 +134,9 @@ class Simulation:
         longest, fails = (0.02, 0.0) if self.calm else (fire.args["longest"], fire.args["fails"])
         body = Body(member.replica.runs[fire.key].claim, member.name, self.world.now)
         self.tell(member.name, "start", fire.key, fire.token)
+        if self.values.started(fire.key, fire.token):
+            self.faults.happened["unwritable value"] += 1
+            self.tell(member.name, "says what cannot be written", fire.key, fire.token)
         self.checker.started(body)
         try:
             await asyncio.sleep(chance.uniform(0.0, longest))
