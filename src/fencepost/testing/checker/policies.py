@@ -201,15 +201,15 @@ class Policies(Judge):
         return any(since <= moment and (until is None or moment < until) for since, until in gaps)
 
     def _due_after(self, fire: FireRecord, now: datetime) -> list[datetime]:
-        """Fires that fell due after this one, outside of pauses, and were not cancelled."""
+        """Fires that fell due after this one, outside of pauses, and were neither cancelled nor past when declared."""
         due = self.books.due(fire.job_id, fire.last_due, now)
         rows = [self.books.state.fires.get(fire_key(fire.job_id, moment)) for moment in due]
-        cancelled = {row.due_at for row in rows if row is not None and row.state is State.CANCELLED}
+        closed = {row.due_at for row in rows if row and _is_closed_apart(row)}
         skipped = self._skipped_before_the_clock_was_set_back(fire.job_id)
         return [
             each
             for each in due
-            if each not in cancelled
+            if each not in closed
             and not self._paused(fire.job_id, each)
             and not any(row.due_at <= each <= row.last_due for row in skipped)
         ]
@@ -225,3 +225,8 @@ class Policies(Judge):
     def _queue(self, job_id: str) -> int:
         due = self.books.state.due_fires(job_id, self.books.moment().wall)
         return sum(1 for each in due if each.state is State.QUEUED and each.scheduled)
+
+
+def _is_closed_apart(row: FireRecord) -> bool:
+    """By no misfire policy."""
+    return row.state is State.CANCELLED or row.reason == Reason.PAST
