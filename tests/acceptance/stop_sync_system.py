@@ -29,6 +29,8 @@ from tests.web.serving import STARTING, ServerProcess, a_port, eventually
 PATIENCE = 20.0
 """Seconds for what takes one or two where nobody else is busy."""
 EXAMPLE = Path(__file__).parents[2] / "examples" / "stop_sync"
+RUNNING = 90.0
+"""Seconds for a process that starts and then runs the whole pipeline, on a busy machine."""
 STOPS = 120
 """Of the invented country: enough for every kind of row."""
 QUICK = {
@@ -138,7 +140,7 @@ class System:
         popen = self._popen(["stop_sync.job_runner", *words], stdout=pipe, stderr=pipe)
 
         def end() -> Ended:
-            out, err = popen.communicate(timeout=STARTING)
+            out, err = popen.communicate(timeout=RUNNING)
             return Ended(popen.returncode, out.decode(), err.decode())
 
         return end

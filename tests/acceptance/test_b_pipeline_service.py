@@ -564,7 +564,7 @@ def test_b11_the_nine_variables_have_their_defaults() -> None:
         ("PIPELINE_IMPORT_ETA_SECONDS", "soon", "give a number from"),
         ("PIPELINE_LOCK_TTL_SECONDS", "-1", "give a number from"),
         ("PIPELINE_LOCK_HEARTBEAT_SECONDS", "9000", "give a number from"),
-        ("STATE_BACKEND", "etcd", "redis, file"),
+        ("STATE_BACKEND", "etcd", "redis, postgresql, file, sqlite"),
         ("STATE_REDIS_URL", "http://:s3cret@redis", "begins with redis"),
         ("PIPELINE_FORCE_FULL_REFRESH", "perhaps", "one of 1, true"),
     ],
