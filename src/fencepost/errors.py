@@ -54,6 +54,11 @@ class UsageError(FencepostError, ValueError):
     exit_code = 64
 
 
+class Conflict(UsageError):
+    """What is asked for contradicts what is on record: an idempotency key that was used for something else, or a
+    retry of a success that does not say `again`."""
+
+
 class StoreUnavailable(FencepostError):
     """The store did not answer. What was asked may have been committed all the same."""
 
@@ -74,6 +79,15 @@ class AnotherRunIsActive(FencepostError):
     """A manual trigger with `if_active="refuse"` met a run that has not ended."""
 
     exit_code = 2
+
+
+class RunFailed(FencepostError):
+    """`handle.result()` of a fire that has not succeeded: it failed, or was cancelled, lost, skipped or missed."""
+
+    def __init__(self, text: str, state: str) -> None:
+        super().__init__(text)
+        self.state = state
+        """How the fire ended."""
 
 
 class FencedOut(FencepostError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
 import random
 import threading
 from collections.abc import Mapping, Sequence
@@ -11,18 +12,21 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from fencepost.bodies.process import Body
-from fencepost.errors import EffectCommitted, PartCommitted
+from fencepost.errors import ConfigurationError, EffectCommitted, PartCommitted
 from fencepost.events import Ending
 from fencepost.failures import Failure, failure_of, timed_out
 from fencepost.fenced import Scope
-from fencepost.fire import Fire
+from fencepost.fire import RESULT_LIMIT, Fire
 from fencepost.model import Json, Reason, State
 from fencepost.retry import exception_names
 from fencepost.store.base import Claim, GiveBack, Report, RetryLater, Settle, Update
 from fencepost.tasks import Task
+from fencepost.values import clean_json
 
 if TYPE_CHECKING:
     from fencepost.replica import Replica
+
+log = logging.getLogger("fencepost")
 
 FIRST_WORDS_AFTER = 1.0
 """Seconds until what a run has said is first reported; then once per heartbeat."""
@@ -46,6 +50,8 @@ class Run:
         self.fire = Fire(claim.fire, args, self)
         self.to_keep: Json = None
         """What its job shall keep if it succeeds."""
+        self.result: Json = None
+        """What the body returned, as far as it can be stored."""
         self.started = False
         self.failure: Failure | None = None
         """How it failed, once that is known."""
@@ -110,6 +116,20 @@ class Run:
 
     def keep(self, value: Json) -> None:
         self.to_keep = value
+
+    def returned(self, value: object) -> None:
+        """By the body. What is not JSON, or too long, is not kept; that is no failure of the run."""
+        if value is None:
+            return
+        try:
+            self.result = clean_json(value, f"the result of job {self.fire.job_id}", RESULT_LIMIT)
+        except ConfigurationError as error:
+            self.dropped_result(str(error))
+
+    def dropped_result(self, why: str) -> None:
+        if self.fire.job_id not in self.replica.results_dropped:
+            self.replica.results_dropped.add(self.fire.job_id)
+            log.warning("%s; it is not kept with its fires", why)
 
     def kept(self) -> concurrent.futures.Future[Json]:
         return self.replica.submit(self.replica.kept(self.fire.job_id))
@@ -214,7 +234,7 @@ def outcome(run: Run, error: BaseException | None, chance: random.Random) -> Upd
     if error is not None and (run.cause is None or not isinstance(error, asyncio.CancelledError)):
         return _failure(run, Reason.RAISED, error, chance)
     if run.cause is None:
-        return _end(run, State.SUCCEEDED, keep=run.to_keep)
+        return _end(run, State.SUCCEEDED, keep=run.to_keep, result=run.result)
     if not run.started:
         return GiveBack(run.key, run.token)
     if run.cause == "timeout":
@@ -240,9 +260,14 @@ def _has_happened(error: BaseException) -> bool:
 
 
 def _end(
-    run: Run, state: State, reason: str | None = None, error: str | None = None, keep: Json = None
+    run: Run,
+    state: State,
+    reason: str | None = None,
+    error: str | None = None,
+    keep: Json = None,
+    result: Json = None,
 ) -> Settle:
-    return Settle(run.key, run.token, state, reason, error, run.fire._said(), keep)
+    return Settle(run.key, run.token, state, reason, error, run.fire._said(), keep, result)
 
 
 def _failure(run: Run, reason: Reason, error: BaseException, chance: random.Random) -> Update:

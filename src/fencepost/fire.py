@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CHECKPOINT_LIMIT = 65_536
+RESULT_LIMIT = 16_384
+"""Bytes of JSON that a body may return to have it kept."""
 MESSAGE_LIMIT = 500
 REPORT_LIMIT = 65_536
 
@@ -54,17 +56,20 @@ class Link(Protocol):
 class Fire:
     """One run of one fire.
 
-    The token grows with every claim of the job: hand it, or the key, to whatever your code changes, and have
-    stale ones refused there. `fenced_out` turns true as soon as this run can no longer be sure to be the only
-    one; `check()` raises then. A blocking function should call it between steps.
+    The token grows with every claim of the job: hand it to whatever your code changes, and have stale ones refused
+    there; or hand over `effect_key` as an idempotency key. `fenced_out` turns true as soon as this run can no longer
+    be sure to be the only one; `check()` raises then. A blocking function should call it between steps.
     """
 
     def __init__(self, record: FireRecord, args: Mapping[str, Json], link: Link) -> None:
         self.record = record
         """The fire as it was claimed."""
         self.key: str = record.key
+        self.effect_key: str = record.effect_key
+        """Under which its effects happen once. A retry shares it with the fire that it repeats."""
+        self.retry_of: str | None = record.retry_of
         self.job_id: str = record.job_id
-        self.due_at: datetime = record.due_at
+        self.due_at: datetime = record.nominal_due_at
         self.scheduled: bool = record.scheduled
         self.args: Mapping[str, Json] = fresh_copy(args)
         self.token: int = record.token
@@ -163,8 +168,9 @@ class Fire:
     def fake(args: Mapping[str, Json] | None = None, **values: Any) -> FakeFire:
         """A fire for calling a job's function in a test: `report(Fire.fake({"region": "ch"}))`.
 
-        `values`: `job_id`, `due_at`, `scheduled`, `token`, `attempt`, `replica`, `checkpoint`, `kept`. It notes
-        what the function does with it in `reports`, `saved` and `keeps`; `fence()` and `cancel()` say what they say.
+        `values`: `job_id`, `due_at`, `scheduled`, `token`, `attempt`, `replica`, `checkpoint`, `kept`,
+        `effect_key`. It notes what the function does with it in `reports`, `saved` and `keeps`; `fence()` and
+        `cancel()` say what they say.
         """
         from fencepost.testing.fake import FakeFire
 

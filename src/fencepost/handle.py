@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from fencepost.errors import UsageError
+from fencepost.errors import RunFailed, UsageError
 from fencepost.insight.jobs import JobView, find_jobs
 from fencepost.insight.why import Answer
-from fencepost.model import FireRecord, Json
+from fencepost.model import FireRecord, Json, State
 
 if TYPE_CHECKING:
     from fencepost.scheduler import Scheduler
@@ -29,6 +29,11 @@ class Handle:
     async def wait(self, timeout: float | None = None) -> FireRecord:
         """Until the fire is final; `TimeoutError` after so many seconds. The fire goes on all the same."""
         return await self._scheduler.ask(self.do_wait(timeout))
+
+    async def result(self, timeout: float | None = None) -> Json:
+        """What the body returned, when the fire has ended. `RunFailed` if it did not succeed, `TimeoutError` after so
+        many seconds. None: it returned None, or something that is not JSON of at most 16 KB."""
+        return _result_of(await self.wait(timeout))
 
     async def record(self) -> FireRecord:
         """How it stands."""
@@ -64,8 +69,19 @@ class SyncHandle:
     def wait(self, timeout: float | None = None) -> FireRecord:
         return self._scheduler.ask_blocking(self._handle.do_wait(timeout))
 
+    def result(self, timeout: float | None = None) -> Json:
+        return _result_of(self.wait(timeout))
+
     def record(self) -> FireRecord:
         return self._scheduler.ask_blocking(self._handle.do_record())
+
+
+def _result_of(fire: FireRecord) -> Json:
+    if fire.state is not State.SUCCEEDED:
+        why = f": {fire.why}" if fire.reason else ""
+        last = fire.error.strip().splitlines()[-1] if fire.error and fire.error.strip() else ""
+        raise RunFailed(f"{fire.key} is {fire.state}{why}{f' ({last})' if last else ''}", fire.state.value)
+    return fire.result
 
 
 class SyncScheduler:
@@ -85,6 +101,10 @@ class SyncScheduler:
         work = self._scheduler.do_trigger(
             what, args=args, idempotency_key=idempotency_key, if_active=if_active
         )
+        return SyncHandle(self._scheduler, self._scheduler.ask_blocking(work))
+
+    def retry(self, key: str, *, again: bool = False, idempotency_key: str | None = None) -> SyncHandle:
+        work = self._scheduler.do_retry(key, again=again, idempotency_key=idempotency_key)
         return SyncHandle(self._scheduler, self._scheduler.ask_blocking(work))
 
     def add(

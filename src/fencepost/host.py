@@ -155,7 +155,8 @@ class ThreadedHost(HostElsewhere):
                     run.enter()
                     result = entered(run.fire, run.task.function, run.task.keywords(run.fire, resources))
                     if asyncio.iscoroutine(result):  # a function that turned out to be async
-                        asyncio.run_coroutine_threadsafe(result, self._host.loop).result()
+                        result = asyncio.run_coroutine_threadsafe(result, self._host.loop).result()
+                    run.returned(result)
         except BaseException as raised:
             error = raised
         if run.body is not None and run.cause is not None and not isinstance(error, NotStarted):
@@ -197,7 +198,9 @@ async def _body(run: Run, command: StandIn | None) -> BaseException | None:
                 function, keywords = partial(command, run.fire, function.argv), {}
             result = entered(run.fire, function, keywords)
             if asyncio.iscoroutine(result):
-                await result
+                result = await result
+            if not isinstance(run.task.function, Command):
+                run.returned(result)
     except asyncio.CancelledError:
         raise
     except BaseException as error:

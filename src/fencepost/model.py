@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 
 from fencepost.errors import ConfigurationError
 from fencepost.retry import Retry
-from fencepost.triggers import Trigger, iso
+from fencepost.triggers import Trigger, from_iso, iso
 from fencepost.values import clean_json
 
 Json = Any
@@ -390,6 +390,25 @@ class FireRecord:
     attempts: tuple[Attempt, ...] = ()
     output: str | None = None
     """The end of what its run has logged and printed."""
+    repeats: Mapping[str, Json] | None = None
+    """Of a retry: `key` and `due_at` of the fire that it repeats, and `effect_key` if it shares its effects."""
+    result: Json = None
+    """What the body of its success returned, if that is JSON."""
+
+    @property
+    def retry_of(self) -> str | None:
+        """The key of the fire that this one repeats."""
+        return self.repeats["key"] if self.repeats else None
+
+    @property
+    def nominal_due_at(self) -> datetime:
+        """When it was due. A retry keeps the due time of what it repeats; its own `due_at` is when it was asked for."""
+        return from_iso(self.repeats["due_at"]) if self.repeats else self.due_at
+
+    @property
+    def effect_key(self) -> str:
+        """Under which its effects happen once: the key of the first fire in a chain of retries."""
+        return (self.repeats or {}).get("effect_key") or self.key
 
     @property
     def first_due_at(self) -> datetime:
@@ -424,6 +443,12 @@ def planned_fire(
 def fire_key(job_id: str, due_at: datetime) -> str:
     """The frozen, derived key of a scheduled fire: two leaders planning it write the same row."""
     return f"{job_id}@{iso(due_at)}"
+
+
+def repeating(fire: FireRecord, anew: bool) -> dict[str, Json]:
+    """What a retry of this fire says of it. `anew`: its effects happen once more, under a key of their own."""
+    repeats = {"key": fire.key, "due_at": iso(fire.nominal_due_at)}
+    return repeats if anew else {**repeats, "effect_key": fire.effect_key}
 
 
 def manual_key(job_id: str, name: str) -> str:

@@ -94,6 +94,8 @@ class Replica:
         self.id = identity.id
         self.events = events or Events()
         self.chance = chance or random.Random()
+        self.results_dropped: set[str] = set()
+        """Jobs whose results could not be kept: said once of each."""
         self.runs: dict[str, Run] = {}
         self.draining = False
         self.is_ready = False

@@ -8,7 +8,6 @@ import gc
 import inspect
 import logging
 import os
-import secrets
 import signal
 import threading
 import weakref
@@ -23,7 +22,6 @@ from fencepost.clock import Clock, SystemClock
 from fencepost.control import ControlThread
 from fencepost.declare import as_trigger, declared_job, default_policies
 from fencepost.errors import (
-    AnotherRunIsActive,
     ConfigurationError,
     StoreUnavailable,
     StoreUnusable,
@@ -39,7 +37,8 @@ from fencepost.importing import check_start
 from fencepost.insight.fires import checked_limit, checked_moment, find_fires, states_of
 from fencepost.insight.jobs import JobView, find_jobs
 from fencepost.insight.why import Answer, answer
-from fencepost.model import FireRecord, Job, JobRecord, Json, State, checked_id, manual_key
+from fencepost.manual import add_manual, check_retry, new_key
+from fencepost.model import FireRecord, Job, JobRecord, Json, State, checked_id, repeating
 from fencepost.recurring import RecurringErrors
 from fencepost.replica import Identity, Replica
 from fencepost.resources import Resource, checked_resources
@@ -321,6 +320,11 @@ class Scheduler:
             self.do_trigger(what, args=args, idempotency_key=idempotency_key, if_active=if_active)
         )
 
+    async def retry(self, key: str, *, again: bool = False, idempotency_key: str | None = None) -> Handle:
+        """Run what the fire `key` ran once more, with its due time. Fenced effects that it has committed do not happen
+        twice. A fire that has succeeded needs `again=True`: then they happen anew."""
+        return await self.ask(self.do_retry(key, again=again, idempotency_key=idempotency_key))
+
     async def add(
         self, what: Callable[..., Any] | str, trigger: Any, *, id: str, replace: bool = False, **policies: Any
     ) -> None:
@@ -376,6 +380,7 @@ class Scheduler:
         idempotency_key: str | None = None,
         if_active: str = "queue",
         by: str = "",
+        repeats: Mapping[str, Json] | None = None,
     ) -> Handle:
         if if_active not in ("queue", "refuse"):
             raise ConfigurationError(f'if_active={if_active!r} is not known; use "queue" or "refuse"')
@@ -384,18 +389,24 @@ class Scheduler:
         if declared is not None:
             task = self._registry.get(declared.target)
             task.check(declared.args if args is None else args, f"a fire of {job_id}")
-        key = manual_key(job_id, secrets.token_hex(8) if idempotency_key is None else idempotency_key)
+        key = new_key(job_id, idempotency_key)
         if args is not None:
             args = checked_args(args, f"a fire of {job_id}")
-        new = NewFire(key, job_id, args, if_active, clean_text(by, NOTE_LIMIT))  # type: ignore[arg-type]
-        added = await store.add_fire(new)
-        if added.outcome == "no such job":
-            raise UsageError(f"there is no job {job_id!r} in the store{did_you_mean(job_id, self._jobs)}")
-        if added.outcome == "active":
-            raise AnotherRunIsActive(f"another run of {job_id} is already active: {_key(added.fire)}")
-        if added.outcome == "full":
-            raise UsageError(f"too many fires of {job_id} wait for their turn; try again later")
+        new = NewFire(key, job_id, args, if_active, clean_text(by, NOTE_LIMIT), repeats)  # type: ignore[arg-type]
+        await add_manual(store, new, self._jobs)
         return Handle(self, key, job_id)
+
+    async def do_retry(
+        self, key: str, *, again: bool = False, idempotency_key: str | None = None, by: str = ""
+    ) -> Handle:
+        fire = await self.do_find(key)
+        if fire is None:
+            raise UsageError(f"there is no fire {key!r}")
+        check_retry(fire, again)
+        repeats = repeating(fire, anew=again)
+        return await self.do_trigger(
+            fire.job_id, args=fire.args, idempotency_key=idempotency_key, by=by, repeats=repeats
+        )
 
     async def do_add(
         self, what: Callable[..., Any] | str, trigger: Any, *, id: str, replace: bool = False, **policies: Any
@@ -648,10 +659,6 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def _key(fire: FireRecord | None) -> str:
-    return fire.key if fire else ""
 
 
 def _log_failure(task: asyncio.Future[Any] | concurrent.futures.Future[Any]) -> None:

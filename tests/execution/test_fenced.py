@@ -292,6 +292,31 @@ async def test_an_effect_in_the_stores_own_database(database, scheduler):
     assert bills(database) == [1]
 
 
+async def test_a_retry_does_not_pay_twice_and_one_that_says_so_does(database, scheduler):
+    """The run failed after it had paid. Whoever retries it, and however often, repeats the rest alone."""
+    seen = []
+
+    @scheduler.task
+    def pay(fire, fails=True):
+        seen.append((fire.due_at, fire.effect_key))
+        with closing(database.connect()) as connection, fire.fenced(connection):
+            bill(connection)
+        if fails:
+            fail()
+
+    async with scheduler:
+        first = await (await scheduler.trigger(pay)).wait(timeout=10)
+        both = [await scheduler.retry(first.key) for _ in range(2)]
+        retried = [await handle.wait(timeout=10) for handle in both]
+        chained = await (await scheduler.retry(retried[0].key, again=True)).wait(timeout=10)
+    assert (first.state, chained.state) == ("failed", "failed")
+    assert [(fire.state, fire.reason) for fire in retried] == [("succeeded", "effect already committed")] * 2
+    assert [fire.retry_of for fire in retried] == [first.key] * 2
+    assert len({fire.key for fire in (first, *retried, chained)}) == 4
+    assert seen == [(first.due_at, first.key)] * 3 + [(first.due_at, chained.key)]
+    assert bills(database) == [1, 1]  # the first, and the one that said again
+
+
 async def test_a_token_that_is_not_current_commits_nothing(database):
     """The store takes the fire away while the body is at work: at the start of the block, and inside of it. The next
     heartbeat, which would tell as well, is far off."""

@@ -535,8 +535,9 @@ def test_refuse_and_an_active_run_is_exit_2(cli):
 
 
 def test_waiting_ends_by_outcome_or_timeout(cli, clock, monkeypatch):
-    assert cli("trigger", "hand", "--idempotency-key", "first", "--wait").code == 1
-    assert cli("trigger", "hand", "--idempotency-key", "first").code == 0  # it was added, once
+    again = ("trigger", "hand", "--arg", "n=1", "--idempotency-key", "first")
+    assert cli(*again, "--wait").code == 1
+    assert cli(*again).code == 0  # it was added, once
     done = cli("trigger", "hand", "--idempotency-key", "later", "--timeout", "0.05")
     assert done.code == 1
     assert done.out == "hand!later\n"
@@ -548,10 +549,47 @@ def test_waiting_ends_by_outcome_or_timeout(cli, clock, monkeypatch):
 def test_retry_adds_a_manual_fire_with_the_same_arguments(cli):
     added = cli("retry", "hand!first", "--json").data
     assert added["key"] != "hand!first"
-    assert (added["args"], added["by"], added["scheduled"]) == ({"n": 1}, "retry of hand!first", False)
-    assert cli("show", "hand!first", "--json").data["state"] == "failed"
-    assert cli("retry", key("report", "02:00")).out.startswith("report!")
+    assert (added["args"], added["by"], added["scheduled"]) == ({"n": 1}, "me@here", False)
+    assert (added["asked_by"], added["retry_of"], added["effect_key"]) == (
+        "me@here",
+        "hand!first",
+        "hand!first",
+    )
+    first = cli("show", "hand!first", "--json").data
+    assert (first["state"], first["due_at"]) == ("failed", added["due_at"])
     assert cli("retry", key("poll", "04:10")).code == 2
+    chained = cli("cancel", added["key"]) and cli("retry", added["key"], "--json").data
+    assert (chained["retry_of"], chained["effect_key"]) == (added["key"], "hand!first")
+    assert f"retry of  {added['key']}" in cli("show", chained["key"]).out
+
+
+def test_retry_of_a_success_needs_to_say_that_effects_happen_anew(cli):
+    done = key("report", "01:00")
+    refused = cli("retry", done)
+    assert refused.code == USAGE
+    assert "has succeeded" in refused.err
+    assert "--again" in refused.err
+    again = cli("retry", done, "--again", "--json").data
+    assert again["key"].startswith("report!")
+    assert (again["retry_of"], again["effect_key"], again["due_at"]) == (
+        done,
+        again["key"],
+        "2026-11-15T01:00:00.000000Z",
+    )
+
+
+def test_an_idempotency_key_is_good_for_one_request(cli):
+    retry = ("retry", "hand!first", "--idempotency-key", "once")
+    assert cli(*retry).out == cli(*retry).out == "hand!once\n"
+    for other in (
+        ("trigger", "hand", "--arg", "n=1", "--idempotency-key", "once"),
+        ("trigger", "hand", "--arg", "n=2", "--idempotency-key", "first"),
+        ("trigger", "hand", "--idempotency-key", "first"),
+        (*retry, "--again"),
+    ):
+        refused = cli(*other)
+        assert refused.code == USAGE, other
+        assert "use a new one" in refused.err
 
 
 def test_cancel_closes_what_waits_and_asks_for_what_runs(cli):

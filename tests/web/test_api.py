@@ -57,10 +57,36 @@ def test_a_run_is_seen_with_its_progress_and_can_be_cancelled(client: httpx2.Cli
 def test_a_retry_is_a_fire_of_its_own(client: httpx2.Client) -> None:
     key = triggered(client, "report", args={"region": "de"})
     ended(client, key)
-    answer = client.post(f"/api/v1/fires/{key}/retry")
+    refused = client.post(f"/api/v1/fires/{key}/retry")
+    assert refused.status_code == 409
+    assert "has succeeded" in refused.json()["detail"]
+    answer = client.post(f"/api/v1/fires/{key}/retry", json={"again": True})
     assert answer.status_code == 202
     again = ended(client, answer.json()["key"])
-    assert (again["args"], again["by"]) == ({"region": "de"}, f"retry of {key}")
+    assert (again["args"], again["by"], again["asked_by"]) == ({"region": "de"}, "api", "api")
+    assert (again["retry_of"], again["effect_key"]) == (key, again["key"])
+    assert again["due_at"] == client.get(f"/api/v1/fires/{key}").json()["due_at"]
+
+
+def test_an_idempotency_key_is_good_for_one_request(client: httpx2.Client) -> None:
+    key = triggered(client, "report", args={"region": "de"})
+    ended(client, key)
+    retry, again = f"/api/v1/fires/{key}/retry", {"again": True}
+    answers = [client.post(retry, json=again, headers={"Idempotency-Key": "once"}) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [202, 202]
+    assert [answer.json()["key"] for answer in answers] == ["report!once", "report!once"]
+    for args in ({"region": "ch"}, None):
+        other = client.post(
+            "/api/v1/jobs/report/trigger", json={"args": args}, headers={"Idempotency-Key": "once"}
+        )
+        assert other.status_code == 409
+        assert "idempotency key" in other.json()["detail"]
+    name = key.partition("!")[2]
+    body = {"args": {"region": "ch"}, "idempotency_key": name}
+    assert client.post("/api/v1/jobs/report/trigger", json=body).status_code == 409
+    assert (
+        client.post("/api/v1/jobs/report/trigger", json={**body, "args": {"region": "de"}}).status_code == 202
+    )
 
 
 def test_a_pause_has_a_reason_and_an_end(client: httpx2.Client) -> None:

@@ -24,14 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.clock import SystemClock
-from fencepost.errors import NotStorable, RunCancelled
+from fencepost.errors import ConfigurationError, NotStorable, RunCancelled
 from fencepost.fenced import Scope
-from fencepost.fire import Fire, entered
+from fencepost.fire import RESULT_LIMIT, Fire, entered
 from fencepost.importing import refusing_starts
 from fencepost.model import FireRecord, Json
 from fencepost.retry import exception_names
 from fencepost.store.codec import from_json
 from fencepost.tasks import Task
+from fencepost.values import clean_json
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -128,11 +129,11 @@ def main(descriptor: int) -> None:
         replica.go.wait()
         result = entered(fire, function, Task.of(function, "body").keywords(fire))
         if asyncio.iscoroutine(result):
-            asyncio.run(result)
+            result = asyncio.run(result)
     except BaseException as error:
         replica.send(names=sorted(exception_names(error)), kind=type(error).__name__, **_described(error))
     else:
-        replica.send(done=True)
+        replica.send(done=True, **_returned(result, fire.job_id))
 
 
 def find(where: Mapping[str, str]) -> Any:
@@ -146,6 +147,14 @@ def find(where: Mapping[str, str]) -> Any:
     with refusing_starts(where["module"]):
         module = importlib.import_module(where["module"])
     return reduce(getattr, where["name"].split("."), module)
+
+
+def _returned(result: object, job_id: str) -> dict[str, Json]:
+    """As far as it can be stored; the replica checks it, too, and warns."""
+    try:
+        return {"result": clean_json(result, f"the result of job {job_id}", RESULT_LIMIT)}
+    except ConfigurationError as error:
+        return {"dropped": str(error)}
 
 
 def _described(error: BaseException) -> dict[str, Json]:

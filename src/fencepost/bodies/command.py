@@ -80,6 +80,7 @@ class Command:
             **inherited,
             **self.env,
             "FIRE_KEY": fire.key,
+            "FIRE_EFFECT_KEY": fire.effect_key,
             "FIRE_JOB": fire.job_id,
             "FIRE_DUE_AT": iso(fire.due_at),
             "FIRE_TOKEN": str(fire.token),

@@ -48,6 +48,10 @@ class RunLink(Link, Protocol):
     @property
     def trusted_until(self) -> float: ...
 
+    def returned(self, value: object) -> None: ...
+
+    def dropped_result(self, why: str) -> None: ...
+
 
 class Body(Protocol):
     """A body that can be told to end."""
@@ -183,6 +187,9 @@ class FunctionBody(_Process):
             raise BodyDied(_ended(code))
         if "raised" in outcome:
             raise RaisedElsewhere(outcome["raised"], outcome["names"], outcome["kind"], outcome["message"])
+        if "dropped" in outcome:
+            self._link.dropped_result(outcome["dropped"])
+        self._link.returned(outcome.get("result"))
 
     def _reader(self, pipe: IO[bytes] | None, ours: int) -> threading.Thread:
         """Keeps what the process says, and passes it on to where it would have gone."""

@@ -7,41 +7,47 @@ import click
 from fencepost.cli.following import follow_options, followed, told, warn_if_nobody_knows
 from fencepost.cli.output import say
 from fencepost.cli.show import stored_fire
-from fencepost.cli.source import Source, stored_job, takes
-from fencepost.errors import AnotherRunIsActive
+from fencepost.cli.source import Source, stored_job, takes, whoami
+from fencepost.cli.trigger import checked_name
+from fencepost.manual import check_retry
 from fencepost.model import FireRecord
 from fencepost.store.base import Store
 
 
 @click.command()
 @takes("KEY")
+@click.option("--again", is_flag=True, help="Its effects happen anew; needed if KEY has succeeded.")
+@click.option("--idempotency-key", "name", help="The same key adds one fire however often it is sent.")
 @follow_options
 def retry(
     words: tuple[str, ...],
     url: str | None,
     namespace: str | None,
+    again: bool,
+    name: str | None,
     wait: bool,
     timeout: float | None,
     as_json: bool,
 ) -> int:
     """Run what the fire KEY ran once more.
 
-    Adds a manual fire with the same arguments and prints its key. Final states never change: KEY stays as it
-    is in the ledger. If it has not ended, exits 2.
+    Adds a manual fire with the same arguments and due time, and prints its key. Fenced effects that KEY has committed
+    do not happen twice; with --again they do. Final states never change: KEY stays as it is in the ledger. If it has
+    not ended, exits 2.
     """
     source = Source.of(words, ("KEY",), url, namespace)
     [text] = source.words
 
-    async def again(store: Store) -> FireRecord:
+    async def act(store: Store) -> FireRecord:
         fire = await stored_fire(store, text)
-        key = fire.key
-        if not fire.state.final:
-            raise AnotherRunIsActive(f"{key} has not ended ({fire.state}); cancel it first, or wait")
         await stored_job(store, fire.job_id)
+        check_retry(fire, again)
         await warn_if_nobody_knows(store, fire.job_id)
-        handle = await source.scheduler.do_trigger(fire.job_id, args=fire.args, by=f"retry of {key}")
+        handle = await source.scheduler.do_retry(
+            fire.key, again=again, idempotency_key=checked_name(name), by=whoami()
+        )
         if not as_json:
             say(handle.key)
         return await followed(handle, wait, timeout, quietly=as_json)
 
-    return told(source.ask(again), as_json, waited=wait or timeout is not None)
+    return told(source.ask(act), as_json, waited=wait or timeout is not None)

@@ -34,7 +34,9 @@ def print_fire(fire: FireRecord) -> None:
             ("job", fire.job_id),
             ("state", fire.state),
             ("why", fire.why),
-            ("due", when(fire.due_at, exact=True)),
+            ("due", when(fire.nominal_due_at, exact=True)),
+            ("retry of", fire.retry_of),
+            ("effects", f"as of {fire.effect_key}" if fire.effect_key != fire.key else None),
             (
                 "through",
                 f"{when(fire.last_due, exact=True)} ({fire.count} fires)" if fire.count > 1 else None,
@@ -53,6 +55,7 @@ def print_fire(fire: FireRecord) -> None:
             ("cancelled by", fire.cancelled_by or None),
             ("progress", None if fire.progress is None else json.dumps(dict(fire.progress))),
             ("checkpoint", None if fire.checkpoint is None else json.dumps(fire.checkpoint)),
+            ("result", None if fire.result is None else json.dumps(fire.result)),
         ]
     )
     if fire.attempts:

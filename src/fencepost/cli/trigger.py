@@ -70,7 +70,7 @@ def trigger(
     if by_what is not None:
         pairs = (*pairs, f"trigger={json.dumps(by_what)}")
     of_pipeline = mode is not None or force or by_what is not None
-    request = Request(arguments(pairs, text), _checked(name), if_active, of_pipeline)
+    request = Request(arguments(pairs, text), checked_name(name), if_active, of_pipeline)
     if here:
         fire = _run_here(source, request, timeout, as_json)
     else:
@@ -182,7 +182,7 @@ def _task(source: Source, job: str) -> str:
     return source.ask(lambda store: stored_job(store, job)).job.target
 
 
-def _checked(name: str | None) -> str | None:
+def checked_name(name: str | None) -> str | None:
     try:
         return name if name is None else checked_id(name, "--idempotency-key")
     except ConfigurationError as error:

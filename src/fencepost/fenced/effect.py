@@ -1,7 +1,8 @@
 """One effect of one fire: what makes it happen once, whatever the database.
 
 Two things do. In the store's own database the fire's row says whether this run's token is current. And in any database
-the fire's key goes into `fencepost_effects` with the effect: the first transaction to commit wins, by the table's key.
+the fire's effect key, which retries share, goes into `fencepost_effects` with the effect: the first transaction to
+commit wins, by the table's key.
 
 Both are looked at first, so that a run that comes too late does no work, and again at the end, where they bind.
 PostgreSQL locks nothing of ours in between: a process that is stopped inside the block would otherwise keep the store,
@@ -54,7 +55,7 @@ class Effect(ABC):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        return self.scope.namespace, self.fire.key, self.name
+        return self.scope.namespace, self.fire.effect_key, self.name
 
     def open(self) -> Asking[None]:
         self.fire._raise_if_ended()

@@ -118,7 +118,7 @@ class PostgresEffect(Effect):
         return (
             f'select 1 from "{self.scope.home.fires}".live'
             " where job_id = %s and due_at = %s and name = %s and token = %s and state = 'running'",
-            (self.fire.job_id, micros(self.fire.due_at), name, self.fire.token),
+            (self.fire.job_id, micros(self.fire.record.due_at), name, self.fire.token),
         )
 
     def hold_token(self) -> tuple[str, tuple[Any, ...]]:

@@ -230,6 +230,8 @@ class NewFire:
     args: Mapping[str, Json] | None = None
     if_active: Literal["queue", "refuse"] = "queue"
     by: str = ""
+    repeats: Mapping[str, Json] | None = None
+    """Of a retry: see `FireRecord.repeats`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +283,7 @@ class Settle:
     output: str | None = None
     keep: Json = None
     """Becomes the job's `kept`; None: that stays as it is."""
+    result: Json = None
 
 
 @dataclass(frozen=True, slots=True)

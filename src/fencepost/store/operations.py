@@ -223,6 +223,7 @@ class Operations(Calendars):
         if len(waiting) >= MANUAL_QUEUE_LIMIT:
             return Added("full", waiting[0])
         fire = FireRecord(new.key, new.job_id, at.wall, scheduled=False, args=new.args, by=new.by)
+        fire = changed(fire, repeats=new.repeats)
         self.put_fire(fire)
         self._keep(at, record)
         self.hinted = True
@@ -422,7 +423,7 @@ def jobs_to_look_at(room: int) -> int:
 def _settled(at: Moment, fire: FireRecord, settle: Settle) -> FireRecord:
     ended = finished(at, fire.ended(at.wall, _outcome(settle), settle.error), settle.state, settle.reason)
     output = fire.output if settle.output is None else settle.output
-    return changed(ended, settled=settle.token, output=output)
+    return changed(ended, settled=settle.token, output=output, result=settle.result)
 
 
 def _outcome(update: Settle | RetryLater | GiveBack) -> str:

@@ -384,6 +384,8 @@ class Comparison:
         extra = chance.random()  # most have neither
         if extra < 0.1:
             return replace(settle, output="all\n")
+        if extra < 0.2:
+            return replace(settle, result=chance.choice([{"rows": 3}, [None], 0, "text"]))
         return replace(settle, keep={"tag": token}) if extra > 0.95 else settle
 
     async def _add(self) -> None:
@@ -391,7 +393,11 @@ class Comparison:
         self._manual += chance.random() < 0.85
         job_id = chance.choice([*JOBS, "nothing"])
         if_active = chance.choice(["queue", "refuse"])
-        new = NewFire(manual_key(job_id, f"m{self._manual}"), job_id, {"x": 1}, if_active, "ann")  # type: ignore[arg-type]
+        key = manual_key(job_id, f"m{self._manual}")
+        repeats = chance.choice(
+            [None, {"key": "a!b", "due_at": "2026-11-15T12:00:00.000000Z", "effect_key": "a!b"}]
+        )
+        new = NewFire(key, job_id, {"x": 1}, if_active, "ann", repeats)  # type: ignore[arg-type]
         await self.ask("add_fire", new)
 
     async def _cancel(self) -> None:

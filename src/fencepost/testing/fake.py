@@ -33,6 +33,7 @@ class FakeFire(Fire):
         replica: str = "fake",
         checkpoint: Json = None,
         kept: Json = None,
+        effect_key: str | None = None,
     ) -> None:
         due_at = as_utc(due_at, "due_at")
         key = fire_key(job_id, due_at) if scheduled else manual_key(job_id, "fake")
@@ -40,6 +41,7 @@ class FakeFire(Fire):
         self._recorder = Recorder(kept)
         super().__init__(record, clean_json(args or {}, "args"), self._recorder)
         self.checkpoint = clean_json(checkpoint, "checkpoint")
+        self.effect_key = effect_key or key
         self._entered: Token[Fire | None] | None = None
 
     @property

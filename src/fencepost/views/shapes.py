@@ -19,13 +19,13 @@ def fire_shape(fire: FireRecord) -> Shape:
     return {
         "key": fire.key,
         "job_id": fire.job_id,
-        "due_at": iso(fire.due_at),
+        "due_at": iso(fire.nominal_due_at),
         "state": fire.state.value,
         "reason": fire.reason,
         "refers_to": fire.refers_to,
         "count": fire.count,
-        "first_due_at": iso(fire.first_due_at),
-        "last_due_at": iso(fire.last_due),
+        "first_due_at": iso(fire.nominal_due_at),
+        "last_due_at": iso(fire.last_due if fire.repeats is None else fire.nominal_due_at),
         "scheduled": fire.scheduled,
         "token": fire.token,
         "attempt": fire.attempt,
@@ -36,6 +36,10 @@ def fire_shape(fire: FireRecord) -> Shape:
         "finished_at": time(fire.finished_at),
         "error": fire.error,
         "by": fire.by or None,
+        "asked_by": fire.by or None,
+        "asked_at": None if fire.scheduled else iso(fire.due_at),
+        "retry_of": fire.retry_of,
+        "effect_key": fire.effect_key,
         "args": None if fire.args is None else dict(fire.args),
         "cancel_requested": fire.cancel_requested,
         "cancelled_by": fire.cancelled_by or None,
@@ -46,7 +50,13 @@ def fire_shape(fire: FireRecord) -> Shape:
 def whole_fire_shape(fire: FireRecord) -> Shape:
     """With what only `show` shows."""
     progress = None if fire.progress is None else dict(fire.progress)
-    return {**fire_shape(fire), "checkpoint": fire.checkpoint, "progress": progress, "output": fire.output}
+    return {
+        **fire_shape(fire),
+        "checkpoint": fire.checkpoint,
+        "progress": progress,
+        "output": fire.output,
+        "result": fire.result,
+    }
 
 
 def attempt_shape(attempt: Attempt) -> Shape:

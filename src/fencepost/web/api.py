@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from datetime import datetime, timedelta
 from typing import Any
 
 from starlette.responses import Response
 
-from fencepost.errors import AnotherRunIsActive, UsageError
+from fencepost.errors import Conflict, UsageError
+from fencepost.handle import Handle
 from fencepost.model import FireRecord, JobRecord, State
 from fencepost.store.base import FireQuery, Store
 from fencepost.triggers import from_iso, iso
@@ -109,9 +111,7 @@ async def events(call: Call) -> Response:
 async def trigger(call: Call) -> Shape:
     """Run a job now, on whichever replica has room."""
     id, asked = call.path["id"], call.body
-    header = call.request.headers.get("idempotency-key")
-    if header and asked.idempotency_key and header != asked.idempotency_key:
-        raise Problem(422, "Idempotency-Key and idempotency_key differ; send one of them")
+    name = _idempotency_key(call)
 
     async def act(store: Store) -> Shape:
         await _job(store, id)
@@ -119,7 +119,7 @@ async def trigger(call: Call) -> Shape:
             call,
             id,
             args=asked.args,
-            idempotency_key=header or asked.idempotency_key,
+            idempotency_key=name,
             if_active=asked.if_active,
             by=call.caller.name,
         )
@@ -169,15 +169,15 @@ async def cancel(call: Call) -> Shape:
 
 
 async def retry(call: Call) -> Shape:
-    """Run what a fire ran once more, as a manual fire."""
-    key = call.path["key"]
+    """Run what a fire ran once more, with its due time. Its fenced effects happen once, unless `again` is true, which
+    a fire that has succeeded needs."""
+    key, name = call.path["key"], _idempotency_key(call)
 
     async def act(store: Store) -> Shape:
         before = await _fire(store, key)
-        if not before.state.final:
-            raise AnotherRunIsActive(f"{key} has not ended ({before.state}); cancel it first, or wait")
         await _job(store, before.job_id)
-        return await _added(call, before.job_id, args=before.args, by=f"retry of {key}")
+        asked = {"again": call.body.again, "idempotency_key": name, "by": call.caller.name}
+        return await _told(call.web.scheduler.do_retry(key, **asked))
 
     return await call.web.desk.look(act)
 
@@ -221,7 +221,14 @@ ENDPOINTS = (
     Endpoint("POST", "/api/v1/jobs/{id}/resume", resume, models.JobPause, errors=(404,)),
     Endpoint("POST", "/api/v1/fires/{key}/cancel", cancel, models.WholeFire, status=202, errors=(404, 409)),
     Endpoint(
-        "POST", "/api/v1/fires/{key}/retry", retry, models.WholeFire, status=202, errors=(404, 409, 429)
+        "POST",
+        "/api/v1/fires/{key}/retry",
+        retry,
+        models.WholeFire,
+        body=models.RetryAsked,
+        status=202,
+        errors=(404, 409, 429),
+        headers={"Idempotency-Key": models.ID},
     ),
     Endpoint("GET", "/scheduler/status", scheduler_status, models.SchedulerStatus, errors=(304,)),
     Endpoint(
@@ -260,9 +267,23 @@ async def _whole(store: Store, key: str) -> Shape:
     return whole_fire_shape(await _fire(store, key))
 
 
+def _idempotency_key(call: Call) -> str | None:
+    header, asked = call.request.headers.get("idempotency-key"), call.body.idempotency_key
+    if header and asked and header != asked:
+        raise Problem(422, "Idempotency-Key and idempotency_key differ; send one of them")
+    name: str | None = header or asked
+    return name
+
+
 async def _added(call: Call, job_id: str, **request: Any) -> Shape:
+    return await _told(call.web.scheduler.do_trigger(job_id, **request))
+
+
+async def _told(asking: Awaitable[Handle]) -> Shape:
     try:
-        handle = await call.web.scheduler.do_trigger(job_id, **request)
+        handle = await asking
+    except Conflict:
+        raise
     except UsageError as error:  # the job is there: its queue is full
         raise Problem(429, str(error), headers={"Retry-After": "10"}) from None
     return whole_fire_shape(await handle.do_record())

@@ -70,6 +70,13 @@ class TriggerAsked(Asked):
     )
 
 
+class RetryAsked(Asked):
+    again: bool = Field(False, description="Its effects happen anew; a fire that has succeeded needs it.")
+    idempotency_key: str | None = Field(
+        None, pattern=ID, description="The same key adds one fire however often it is sent."
+    )
+
+
 class PauseAsked(Asked):
     reason: str = Field("", max_length=500, pattern=PLAIN_TEXT)
     until: WhenGiven | None = Field(
@@ -109,6 +116,10 @@ class Fire(Answer):
     finished_at: Time | None
     error: str | None
     by: str | None
+    asked_by: str | None = Field(description="Who triggered or retried it; the same as `by`.")
+    asked_at: Time | None = Field(description="When it was triggered or retried; null: it is scheduled.")
+    retry_of: str | None = Field(description="The key of the fire that it repeats.")
+    effect_key: str = Field(description="Under which its effects happen once: a retry shares it.")
     cancelled_by: str | None
     args: dict[str, Any] | None
     cancel_requested: bool
@@ -119,6 +130,7 @@ class WholeFire(Fire):
     checkpoint: Any
     progress: dict[str, Any] | None
     output: str | None = Field(description="What it logged and printed: the end of it.")
+    result: Any = Field(description="What its body returned, if that is JSON of at most 16 KB.")
 
 
 class FirePage(Answer):

@@ -11,7 +11,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fencepost.errors import AnotherRunIsActive, ConfigurationError, FencepostError, StoreCorrupt, UsageError
+from fencepost.errors import (
+    AnotherRunIsActive,
+    ConfigurationError,
+    Conflict,
+    FencepostError,
+    StoreCorrupt,
+    UsageError,
+)
 
 
 class Problem(Exception):
@@ -45,7 +52,7 @@ def problem_of(error: Exception) -> Problem:
         return error
     if isinstance(error, HTTPException):
         return Problem(error.status_code, error.detail, headers=error.headers)
-    if isinstance(error, AnotherRunIsActive):
+    if isinstance(error, AnotherRunIsActive | Conflict):
         return Problem(409, str(error))
     if isinstance(error, StoreCorrupt):
         return Problem(503, str(error))

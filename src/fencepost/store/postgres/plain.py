@@ -136,7 +136,7 @@ def settle(db: Connection, replica: str, updates: Sequence[Update], now: Now) ->
         if place is None:
             continue
         if isinstance(update, Settle):
-            if place.due_at is not None and update.keep is None:
+            if place.due_at is not None and update.keep is None and update.result is None:
                 told = (update.state.value, update.reason, update.error, update.output)
                 ends[number] = (place.job_id, place.due_at, update.token, *told)
         elif isinstance(update, Report):

@@ -79,6 +79,8 @@ def fire_of(row: Any) -> FireRecord:
         args=extra.get("args"),
         by=extra.get("by", ""),
         cancelled_by=extra.get("cancelled_by", ""),
+        repeats=extra.get("repeats"),
+        result=extra.get("result"),
     )
     if "attempts" in extra:
         return changed(fire, attempts=from_json(tuple[Attempt, ...], extra["attempts"]))
@@ -109,6 +111,10 @@ def _extra(fire: FireRecord) -> str | None:
         extra["by"] = fire.by
     if fire.cancelled_by:
         extra["cancelled_by"] = fire.cancelled_by
+    if fire.repeats is not None:
+        extra["repeats"] = fire.repeats
+    if fire.result is not None:
+        extra["result"] = fire.result
     last = settled_attempt(fire)
     if last and fire.attempts[-1:] != last:
         extra["attempts"] = fire.attempts

@@ -42,6 +42,7 @@ from fencepost.store.redis.values import (
     cold_record,
     digest,
     ending_of,
+    ending_with,
     fire_of,
     job_of,
     lease_of,
@@ -250,7 +251,8 @@ class PlainPath:
                 left.append(number)
                 continue
             plain.append(number)
-            ending = ending_of(update.state, update.reason, update.error, update.output)
+            told = update.state, update.reason, update.error, update.output
+            ending = ending_of(*told) if update.result is None else ending_with(*told, update.result)
             words += job_id, member, update.token, ending
         undone, _, steps, due = await self._run(scripts.SETTLE, now, replica, *words)
         left = sorted([*left, *(plain[number] for number in undone)])

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from fencepost.model import Attempt, Era, FireRecord, JobRecord, Lease, ReplicaRecord, State, changed
+from fencepost.model import Attempt, Era, FireRecord, JobRecord, Json, Lease, ReplicaRecord, State, changed
 from fencepost.store.codec import micros, moment
 from fencepost.store.redis.keys import join
 from fencepost.store.rows import TargetRecord
@@ -33,7 +33,7 @@ def stamp(value: datetime | None) -> str:
 #
 # A row is its token, a space, and JSON of what is not at its default; the job and the due time are where the row
 # is found. Of a final row scripts read how and when it ended, so that comes first. A run that is settled as usual
-# keeps its row and gets a second line: [when, state, reason, error, output].
+# keeps its row and gets a second line: [when, state, reason, error, output, result].
 
 _NAMES = {
     "state": "st",
@@ -58,6 +58,8 @@ _NAMES = {
     "cancelled_by": "qb",
     "attempts": "h",
     "output": "o",
+    "repeats": "re",
+    "result": "v",
 }
 _FIELDS = {short: name for name, short in _NAMES.items()}
 _TIMES = frozenset({"finished_at", "started_at", "last_due_at", "not_before"})
@@ -149,7 +151,15 @@ def ending_of(
     state: State, reason: str | None = None, error: str | None = None, output: str | None = None
 ) -> str:
     """The second line of a run that is settled, but for the bracket and the moment: the server knows that."""
-    values = [state.value, reason, error, output]
+    return _ending([state.value, reason, error, output])
+
+
+def ending_with(state: State, reason: str | None, error: str | None, output: str | None, result: Json) -> str:
+    """The same of a run that has returned something."""
+    return _ending([state.value, reason, error, output, result])
+
+
+def _ending(values: list[Json]) -> str:
     while values[-1] is None:
         values.pop()
     return json.dumps(values, separators=(",", ":"))[1:]
@@ -162,6 +172,7 @@ def _ended(
     reason: str | None = None,
     error: str | None = None,
     output: str | None = None,
+    result: Json = None,
 ) -> FireRecord:
     return changed(
         fire.ended(moment(at), state, error),
@@ -171,6 +182,7 @@ def _ended(
         settled=fire.token,
         not_before=None,
         output=fire.output if output is None else output,
+        result=result,
     )
 
 

@@ -27,7 +27,18 @@ from fencepost.store.texts import (
     texts_of,
 )
 
-EXTRA = ("args", "by", "cancelled_by", "error", "checkpoint", "progress", "attempts", "output")
+EXTRA = (
+    "args",
+    "by",
+    "cancelled_by",
+    "error",
+    "checkpoint",
+    "progress",
+    "attempts",
+    "output",
+    "repeats",
+    "result",
+)
 """Fields of a fire that most fires do not have."""
 
 
@@ -315,7 +326,8 @@ def extra_of(fire: FireRecord) -> str | None:
     """What most fires do not have. That its only attempt ended as the fire did goes without saying."""
     attempts = fire.attempts
     if (
-        fire.progress is fire.args is fire.checkpoint is fire.error is fire.output is None
+        fire.progress is fire.args is fire.checkpoint is fire.error is fire.output is fire.result is None
+        and fire.repeats is None
         and not fire.by
         and not fire.cancelled_by
         and attempts == _only_attempt(fire)

@@ -23,7 +23,7 @@ from fencepost.store.base import (
     Settle,
 )
 from fencepost.testing.conformance.harness import Harness, due_times
-from fencepost.triggers import every
+from fencepost.triggers import every, iso
 
 
 class SettleRules:
@@ -41,6 +41,22 @@ class SettleRules:
             state,
             "error",
         )
+
+    async def test_what_a_run_returned_is_kept(self, harness: Harness) -> None:
+        values = [{"rows": [1, None, "ä\n"]}, 0, False, "", [], 1.5, None]
+        await harness.join("a")
+        for number in range(len(values)):
+            await harness.define(f"job{number}", every(minutes=1))
+        await harness.fall_due()
+        fires = sorted(await harness.claims("a"), key=lambda fire: fire.job_id)
+        settles = [
+            Settle(fire.key, fire.token, State.SUCCEEDED, result=value)
+            for fire, value in zip(fires, values, strict=True)
+        ]
+        assert all((await harness.store.update_claims("a", settles)).accepted)
+        results = [(await harness.fire(fire.key)).result for fire in fires]
+        assert results == values
+        assert [type(each) for each in results] == [type(each) for each in values]
 
     async def test_a_wrong_token_is_refused(self, harness: Harness) -> None:
         fire = await harness.running()
@@ -251,6 +267,18 @@ class ManualRules:
         assert added.fire is not None
         assert fire.key == added.fire.key == "job!by-hand"
         assert (fire.scheduled, fire.args, fire.by, fire.token) == (False, {"x": [1]}, "ann", 1)
+
+    async def test_a_retry_says_what_it_repeats_and_shares_its_effects(self, ready: Harness) -> None:
+        due = await ready.now() - timedelta(days=3)
+        await ready.trigger("job", repeats={"key": "job!first", "due_at": iso(due), "effect_key": "job!zero"})
+        fire = await ready.claim("a")
+        await ready.settle(fire)
+        for each in (fire, await ready.fire(fire.key)):
+            assert (each.retry_of, each.nominal_due_at, each.effect_key) == ("job!first", due, "job!zero")
+            assert each.due_at > due
+        await ready.trigger("job", "again", repeats={"key": "job!first", "due_at": iso(due)})
+        again = await ready.claim("a")
+        assert (again.retry_of, again.effect_key) == ("job!first", "job!again")
 
     async def test_a_repeated_request_adds_nothing(self, ready: Harness) -> None:
         first = await ready.trigger("job")
