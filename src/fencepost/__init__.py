@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from fencepost.fire import Fire, current_fire
     from fencepost.gate import SingleInstance
     from fencepost.handle import Handle
-    from fencepost.model import State
+    from fencepost.insight.jobs import JobView
+    from fencepost.insight.why import Answer
+    from fencepost.model import FireRecord, State
     from fencepost.pipeline import Pipeline, Source
     from fencepost.retry import Retry
     from fencepost.scheduler import Scheduler
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnotherRunIsActive",
+    "Answer",
     "ConfigurationError",
     "Conflict",
     "EffectCommitted",
@@ -41,7 +44,9 @@ __all__ = [
     "FencedOut",
     "FencepostError",
     "Fire",
+    "FireRecord",
     "Handle",
+    "JobView",
     "Pipeline",
     "Retry",
     "RunCancelled",
@@ -78,6 +83,9 @@ _WHERE = {
     "current_fire": "fire",
     "SingleInstance": "gate",
     "Handle": "handle",
+    "Answer": "insight.why",
+    "FireRecord": "model",
+    "JobView": "insight.jobs",
     "State": "model",
     "Pipeline": "pipeline",
     "Source": "pipeline",
