@@ -259,6 +259,36 @@ class Gap:
 
 
 @dataclass(frozen=True)
+class LastRun:
+    """How the latest run of a job ended."""
+
+    key: str
+    state: State
+    due_at: datetime
+    started_at: datetime
+    finished_at: datetime
+    replica: str
+    reason: str | None = None
+    error_line: str | None = None
+
+    @classmethod
+    def of(cls, fire: FireRecord) -> LastRun | None:
+        """None: it never ran."""
+        if fire.attempt < 1 or fire.replica is None or fire.started_at is None or fire.finished_at is None:
+            return None
+        times = (fire.due_at, fire.started_at, fire.finished_at)
+        return cls(fire.key, fire.state, *times, fire.replica, fire.reason, error_line(fire.error))
+
+    @property
+    def succeeded_at(self) -> datetime | None:
+        return self.finished_at if self.state is State.SUCCEEDED else None
+
+    @property
+    def is_failure(self) -> bool:
+        return self.state in (State.FAILED, State.LOST)
+
+
+@dataclass(frozen=True)
 class JobRecord:
     """A job as the store keeps it."""
 
@@ -286,12 +316,26 @@ class JobRecord:
     """Key of the last row closed without a start; a neighbour that shares its fate joins it."""
     kept: Json = None
     """What its last success has left for the next run: written with the settle, or not at all."""
+    last_run: LastRun | None = None
+    """The run that ended last; a fire that never started does not count."""
+    last_success_at: datetime | None = None
+    failures_in_a_row: int = 0
+    """Runs that failed or were lost since the last success."""
     unknown_since: datetime | None = None
     """Since when no live replica has known its task. Not stored with the job: filled in when it is read."""
 
     @property
     def id(self) -> str:
         return self.job.id
+
+    def after_run(self, fire: FireRecord) -> JobRecord:
+        """With the end of this fire's run on record, if it has run."""
+        run = LastRun.of(fire)
+        if run is None:
+            return self
+        failures = 0 if run.succeeded_at else self.failures_in_a_row + run.is_failure
+        success_at = run.succeeded_at or self.last_success_at
+        return changed(self, last_run=run, last_success_at=success_at, failures_in_a_row=failures)
 
     def paused_at(self, moment: datetime) -> Gap | None:
         return next((gap for gap in self.pauses if gap.covers(moment)), None)
@@ -353,6 +397,15 @@ class Attempt:
 
 
 MAX_ATTEMPTS_KEPT = 20
+ERROR_LINE_LIMIT = 300
+
+
+def error_line(error: str | None) -> str | None:
+    """The last line of an error's text: of a traceback, the exception."""
+    line = next((line.strip() for line in reversed((error or "").splitlines()) if line.strip()), None)
+    if line is None:
+        return None
+    return line if len(line) <= ERROR_LINE_LIMIT else f"{line[: ERROR_LINE_LIMIT - 1]}…"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from fencepost.store.postgres import PostgresStore
 from fencepost.testing.conformance import HandClock, Harness
 
 TABLES = (
-    """definitions calendars jobs events targets planned live final replicas replica_targets beacons lease"""
+    "definitions calendars outcomes jobs events targets planned live final replicas replica_targets"
+    " beacons lease"
 )
 EMPTY = "; ".join(f"delete from fencepost.{table}" for table in TABLES.split())
 

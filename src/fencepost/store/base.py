@@ -175,6 +175,20 @@ class ChangeJob:
 
 
 @dataclass(frozen=True, slots=True)
+class JobPage:
+    """Some of the jobs, in the order of their ids."""
+
+    limit: int
+    after: str = ""
+    """Those whose id is greater."""
+    contains: str = ""
+    """Those whose id has this in it, in upper or lower case."""
+
+    def has(self, id: str) -> bool:
+        return id > self.after and self.contains.lower() in id.lower()
+
+
+@dataclass(frozen=True, slots=True)
 class DueJobs:
     """Jobs whose calendar must be expanded. `soonest`: when the next one will."""
 
@@ -402,7 +416,10 @@ class Store(ABC):
     async def change_job(self, change: ChangeJob) -> JobRecord | None: ...
 
     @abstractmethod
-    async def jobs(self, ids: Sequence[str] | None = None) -> tuple[JobRecord, ...]: ...
+    async def jobs(
+        self, ids: Sequence[str] | None = None, page: JobPage | None = None
+    ) -> tuple[JobRecord, ...]:
+        """Those with these ids, or a page of all of them; without either, all. Not those that were removed."""
 
     @abstractmethod
     async def due_jobs(self, horizon: float, limit: int) -> DueJobs: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from fencepost.clock import Moment
@@ -18,7 +19,7 @@ from fencepost.model import (
     planned_fire,
 )
 from fencepost.reigns import Calendar
-from fencepost.store.base import ChangeJob, DueJobs, JobPut, Plan, PutJob
+from fencepost.store.base import ChangeJob, DueJobs, JobPage, JobPut, Plan, PutJob
 from fencepost.store.decide import Closing
 from fencepost.store.ledger import Ledger, later
 from fencepost.store.rows import TargetRecord
@@ -26,6 +27,8 @@ from fencepost.store.rules import ORPHANED_AFTER, definition_outcome
 from fencepost.triggers import EARLIEST, LATEST
 
 MAX_GAPS_KEPT = 100
+SHORTEST_PAGE = 50
+"""Jobs read at once, however few are asked for."""
 
 _LEFT_AS = {"retry": State.FAILED, "lost": State.LOST}
 """What becomes of a fire that waits to be run again when nobody knows how: it ends as its last attempt did."""
@@ -239,7 +242,7 @@ class Calendars(Ledger):
         record = self._resume(at, record, change)
         for fire in self.active_fires(record.id):
             if fire.state is State.WAITING:
-                self._finish(at, fire, State.CANCELLED, Reason.REMOVED)
+                record = record.after_run(self._finish(at, fire, State.CANCELLED, Reason.REMOVED))
         since = self._takes_effect(at, record)
         self.withdraw_planned(record.id, since)
         # All that is left, and not only what is due: a manual fire may seem to lie ahead.
@@ -255,14 +258,28 @@ class Calendars(Ledger):
             segments=tuple(changed(each, removed=True) for each in self._ended(record.segments, since)),
         )
 
-    def jobs(self, at: Moment, ids: Sequence[str] | None = None) -> tuple[JobRecord, ...]:
-        found = [
-            record
-            for record in (self.every_job() if ids is None else map(self.job, ids))
-            if record is not None and not record.removed_at
-        ]
+    def _page_of_jobs(self, at: Moment, page: JobPage) -> list[JobRecord]:
+        """Jobs that were removed are passed over, some at a time."""
+        found: list[JobRecord] = []
+        more = replace(page, limit=max(page.limit, SHORTEST_PAGE))
+        while len(found) < page.limit and (ids := self.job_ids(more)):
+            self.preload(at.wall, records=ids)
+            found += [record for record in map(self._job, ids) if not record.removed_at]
+            more = replace(more, after=ids[-1])
+        return found[: page.limit]
+
+    def jobs(
+        self, at: Moment, ids: Sequence[str] | None = None, page: JobPage | None = None
+    ) -> tuple[JobRecord, ...]:
+        if page is not None:
+            found = self._page_of_jobs(at, page)
+        else:
+            self.preload(at.wall, records=ids or ())
+            some = self.every_job() if ids is None else map(self.job, ids)
+            found = [record for record in some if record is not None and not record.removed_at]
         names = dict.fromkeys(record.job.target for record in found)
-        targets = self.unknown_targets() if ids is None else map(self.target, names)
+        self.preload(at.wall, targets=list(names))
+        targets = self.unknown_targets() if ids is None and page is None else map(self.target, names)
         unknown = {target.name: target.unknown_since for target in targets if target.unknown_since}
         return tuple(
             changed(record, unknown_since=unknown[record.job.target])

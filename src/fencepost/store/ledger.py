@@ -23,7 +23,7 @@ class Ledger(Rows):
     def _finish(self, at: Moment, fire: FireRecord, state: State, reason: str | None) -> FireRecord:
         fire = finished(at, fire, state, reason)
         self.put_fire(fire)
-        self._keep(at, self._job(fire.job_id))
+        self._keep(at, self._job(fire.job_id).after_run(fire))
         return fire
 
     def _wait_again(self, at: Moment, fire: FireRecord, not_before: datetime, settled: int = 0) -> FireRecord:

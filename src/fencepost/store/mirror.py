@@ -23,6 +23,7 @@ from fencepost.store.base import (
     DueJobs,
     Evidence,
     FireQuery,
+    JobPage,
     JobPut,
     NewFire,
     Plan,
@@ -71,8 +72,10 @@ class Mirror(Store):
     async def change_job(self, change: ChangeJob) -> JobRecord | None:
         return await self._write(Operations.change_job, change)
 
-    async def jobs(self, ids: Sequence[str] | None = None) -> tuple[JobRecord, ...]:
-        return await self._read(Operations.jobs, ids)
+    async def jobs(
+        self, ids: Sequence[str] | None = None, page: JobPage | None = None
+    ) -> tuple[JobRecord, ...]:
+        return await self._read(Operations.jobs, ids, page)
 
     async def due_jobs(self, horizon: float, limit: int) -> DueJobs:
         return await self._read(Operations.due_jobs, horizon, limit)

@@ -379,8 +379,9 @@ class Operations(Calendars):
             )
             return True
         if isinstance(update, Settle):
-            self.put_fire(_settled(at, fire, update))
-            record = self._job(fire.job_id)
+            settled = _settled(at, fire, update)
+            self.put_fire(settled)
+            record = self._job(fire.job_id).after_run(settled)
             self._keep(at, record if update.keep is None else changed(record, kept=update.keep))
         elif isinstance(update, RetryLater):
             ended = fire.ended(at.wall, _outcome(update), update.error)

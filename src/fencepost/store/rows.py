@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Lease, ReplicaRecord
-from fencepost.store.base import FireQuery
+from fencepost.store.base import FireQuery, JobPage
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,10 @@ class Rows(ABC):
 
     @abstractmethod
     def job(self, id: str) -> JobRecord | None: ...
+
+    @abstractmethod
+    def job_ids(self, page: JobPage) -> list[str]:
+        """Removed ones as well."""
 
     @abstractmethod
     def every_job(self, target: str | None = None) -> Iterable[JobRecord]: ...

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord, State
 from fencepost.store.agenda import Agenda
-from fencepost.store.base import FireQuery
+from fencepost.store.base import FireQuery, JobPage
 from fencepost.store.operations import Operations
 from fencepost.store.rows import TargetRecord
 from fencepost.store.rules import needed_events
@@ -44,6 +44,9 @@ class StoreState(Operations):
 
     def job(self, id: str) -> JobRecord | None:
         return self.jobs_by_id.get(id)
+
+    def job_ids(self, page: JobPage) -> list[str]:
+        return sorted(id for id in self.jobs_by_id if page.has(id))[: page.limit]
 
     def every_job(self, target: str | None = None) -> Iterable[JobRecord]:
         return [r for r in self.jobs_by_id.values() if target is None or r.job.target == target]

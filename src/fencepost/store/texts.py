@@ -11,7 +11,8 @@ from fencepost.model import Job, JobRecord, ReplicaRecord, changed
 from fencepost.store.codec import from_json, to_json
 from fencepost.store.rows import TargetRecord
 
-HOT = ("token", "decided_through", "tail")
+OUTCOME = ("last_run", "last_success_at", "failures_in_a_row")
+HOT = ("token", "decided_through", "tail", *OUTCOME)
 """Fields of a job that change with every fire, kept beside the texts."""
 
 _HINTS = get_type_hints(JobRecord)
@@ -68,6 +69,12 @@ def job_of(definition: str) -> Job:
 def same_but_hot(one: JobRecord, other: JobRecord) -> bool:
     pairs = ((getattr(one, name), getattr(other, name)) for name in ("job", *_REST))
     return all(before is after or before == after for before, after in pairs)
+
+
+def same_outcome(one: JobRecord | None, other: JobRecord) -> bool:
+    """Whether no run has ended between the two; without the one: whether none has ever ended."""
+    before = _COLD if one is None else one.__dict__
+    return all(before[name] == getattr(other, name) for name in OUTCOME)
 
 
 def _remember(known: dict[Any, Any], key: Any, value: Any) -> None:

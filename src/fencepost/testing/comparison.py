@@ -28,6 +28,7 @@ from fencepost.store.base import (
     DueJobs,
     FireQuery,
     GiveBack,
+    JobPage,
     NewFire,
     Plan,
     PutJob,
@@ -413,7 +414,9 @@ class Comparison:
         if what == 0:
             await self.ask("roster")
         elif what == 1:
-            await self.ask("jobs", chance.choice([None, ["j3", "j1", "nothing"]]))
+            page = JobPage(chance.randint(1, 4), chance.choice(["", "j1", "j3"]), chance.choice(["", "J"]))
+            which: list[tuple[Any, ...]] = [(None,), (["j3", "j1", "nothing"],), (None, page)]
+            await self.ask("jobs", *chance.choice(which))
         elif what == 2:
             await self.ask("history", chance.choice([*JOBS, "nothing"]))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from fencepost.model import error_line
+
 shown_in: ContextVar[tzinfo | None] = ContextVar("shown_in", default=UTC)
 """The zone in which times are shown. None: the zone of this machine."""
 
@@ -45,5 +47,4 @@ def length(time: timedelta) -> str:
 
 def last_line(error: str | None) -> str:
     """Of a traceback: the exception."""
-    lines = [line.strip() for line in (error or "").splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+    return error_line(error) or ""

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fencepost.clock import Moment
-from fencepost.model import FireRecord, Reason, State, changed, fire_key
+from fencepost.model import FireRecord, Reason, State, changed, error_line, fire_key
 from fencepost.store.base import (
     Beat,
     Claim,
@@ -124,7 +124,7 @@ class PlainUpdates:
         return any(self.updated.accepted)
 
 
-_SETTLE = f"select settled, reported, due, steps from {{schema}}.settle({', '.join(['%s'] * 17)})"
+_SETTLE = f"select settled, reported, due, steps from {{schema}}.settle({', '.join(['%s'] * 18)})"
 
 
 def settle(db: Connection, replica: str, updates: Sequence[Update], now: Now) -> PlainUpdates:
@@ -137,7 +137,13 @@ def settle(db: Connection, replica: str, updates: Sequence[Update], now: Now) ->
             continue
         if isinstance(update, Settle):
             if place.due_at is not None and update.keep is None and update.result is None:
-                told = (update.state.value, update.reason, update.error, update.output)
+                told = (
+                    update.state.value,
+                    update.reason,
+                    update.error,
+                    update.output,
+                    error_line(update.error),
+                )
                 ends[number] = (place.job_id, place.due_at, update.token, *told)
         elif isinstance(update, Report):
             progress = None if update.progress is None else text(update.progress)
@@ -146,7 +152,7 @@ def settle(db: Connection, replica: str, updates: Sequence[Update], now: Now) ->
     if not ends and not reports:
         return PlainUpdates(Updated((False,) * len(updates)), tuple(range(len(updates))))
     settled, reported, due, steps = db.one(
-        _SETTLE, replica, *columns(ends.values(), "tbbtttt"), *columns(reports.values(), "tbtbttbt"), now[0]
+        _SETTLE, replica, *columns(ends.values(), "tbbttttt"), *columns(reports.values(), "tbtbttbt"), now[0]
     )
     accepted = _numbers(ends, settled) | _numbers(reports, reported)
     rest = tuple(n for n in range(len(updates)) if n not in accepted and n not in reports)

@@ -13,9 +13,11 @@ from fencepost.model import (
     FireRecord,
     Gap,
     JobRecord,
+    LastRun,
     Lease,
     ReplicaRecord,
     Segment,
+    State,
     changed,
     fire_key,
 )
@@ -125,14 +127,21 @@ def _extra(fire: FireRecord) -> str | None:
 
 # --- jobs ---------------------------------------------------------------------------------------------------------
 
-JOB_COLUMNS = "d.definition, d.rest, c.cursor, c.next_at, j.token, j.decided_through, j.tail"
+OUTCOME_COLUMNS = (
+    "due_at, name, state, started_at, finished_at, replica, reason, error_line, last_success_at,"
+    " failures_in_a_row"
+)
+JOB_COLUMNS = "d.definition, d.rest, c.cursor, c.next_at, j.token, j.decided_through, j.tail, " + ", ".join(
+    f"o.{name}" for name in OUTCOME_COLUMNS.split(", ")
+)
 JOB_TABLES = """
 {schema}.jobs j join {schema}.definitions d on d.job_id = j.id join {schema}.calendars c on c.job_id = j.id
+left join {schema}.outcomes o on o.job_id = j.id
 """
 
 
 def job_of(row: Any) -> JobRecord:
-    definition, rest, cursor, next_at, token, decided_through, tail = row
+    definition, rest, cursor, next_at, token, decided_through, tail, *outcome = row
     record = job_record(definition, rest)
     segments = record.segments
     if segments:
@@ -143,6 +152,36 @@ def job_of(row: Any) -> JobRecord:
         token=token,
         decided_through=when(decided_through),
         tail=None if tail is None else fire_key(record.id, moment(tail)),
+        **({} if outcome[0] is None else _outcome_of(record.id, outcome)),
+    )
+
+
+def _outcome_of(job_id: str, row: Any) -> dict[str, Any]:
+    due_at, name, state, started_at, finished_at, replica, reason, line, success_at, failures = row
+    times = (moment(due_at), moment(started_at), moment(finished_at))
+    key = f"{job_id}!{name}" if name else fire_key(job_id, times[0])
+    return {
+        "last_run": LastRun(key, State(state), *times, replica, reason, line),
+        "last_success_at": when(success_at),
+        "failures_in_a_row": failures,
+    }
+
+
+def outcome_row(record: JobRecord) -> tuple[Any, ...]:
+    run = record.last_run
+    assert run is not None
+    return (
+        record.id,
+        micros(run.due_at),
+        run.key.partition("!")[2],
+        run.state.value,
+        micros(run.started_at),
+        micros(run.finished_at),
+        run.replica,
+        run.reason,
+        run.error_line,
+        ticks(record.last_success_at),
+        record.failures_in_a_row,
     )
 
 

@@ -9,7 +9,17 @@ from typing import Any
 
 from fencepost.clock import Moment
 from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord, State
-from fencepost.store.base import Claimed, ClaimRequest, FireQuery, JobPut, PutJob, Seen, Update, Updated
+from fencepost.store.base import (
+    Claimed,
+    ClaimRequest,
+    FireQuery,
+    JobPage,
+    JobPut,
+    PutJob,
+    Seen,
+    Update,
+    Updated,
+)
 from fencepost.store.codec import micros, moment, ticks
 from fencepost.store.lazy import JobChange, LazyRows
 from fencepost.store.operations import jobs_to_look_at
@@ -22,6 +32,7 @@ from fencepost.store.postgres.records import (
     JOB_COLUMNS,
     JOB_TABLES,
     LEASE_COLUMNS,
+    OUTCOME_COLUMNS,
     PLANNED_COLUMNS,
     REPLICA_COLUMNS,
     TARGET_COLUMNS,
@@ -31,6 +42,7 @@ from fencepost.store.postgres.records import (
     job_of,
     lease_of,
     lease_row,
+    outcome_row,
     place_of,
     plain_since,
     replica_of,
@@ -41,7 +53,7 @@ from fencepost.store.postgres.records import (
 from fencepost.store.postgres.schema import meta, set_meta
 from fencepost.store.rows import TargetRecord
 from fencepost.store.rules import needed_events
-from fencepost.store.texts import read, same_but_hot, text, texts_of
+from fencepost.store.texts import read, same_but_hot, same_outcome, text, texts_of
 
 KnownTargets = dict[str, tuple[int, tuple[str, ...]]]
 """By replica: the number under which its targets were read, and the targets."""
@@ -135,6 +147,13 @@ class PostgresRows(LazyRows):
             for row in self._db.all("select job_id from {schema}.definitions where target = %s", target)
         ]
 
+    def job_ids(self, page: JobPage) -> list[str]:
+        query, values = "select id from {schema}.jobs where id > %s", [page.after]
+        if page.contains:
+            query += " and strpos(lower(id), %s) > 0"
+            values.append(page.contains.lower())
+        return [row[0] for row in self._db.all(f"{query} order by id limit %s", *values, page.limit)]
+
     def due_looks(self, now: datetime, replica: ReplicaRecord, leads: bool, limit: int) -> list[str]:
         self.flush()
         due = f"select j.id, j.look_at from {{schema}}.jobs j where j.look_at <= %s and {_known(leads)}"
@@ -166,6 +185,9 @@ class PostgresRows(LazyRows):
 
     def write_jobs(self, changes: Sequence[JobChange]) -> None:
         wide, calendars, hot, targets = [], [], [], set()
+        outcomes = [
+            outcome_row(each.record) for each in changes if not same_outcome(each.before, each.record)
+        ]
         for change in changes:
             record, before = change.record, change.before
             job, head = record.job, head_of(record)
@@ -208,6 +230,8 @@ class PostgresRows(LazyRows):
             )
         if wide:
             self._upsert("definitions", "job_id, target, definition, rest", "tttt", wide, key="job_id")
+        if outcomes:
+            self._upsert("outcomes", f"job_id, {OUTCOME_COLUMNS}", "tbttbbtttbb", outcomes, key="job_id")
         self._upsert(
             "calendars", "job_id, version, cursor, until, next_at, plan_at", "tbbbbb", calendars, key="job_id"
         )

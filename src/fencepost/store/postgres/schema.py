@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.resources import files
 
 from psycopg import errors
@@ -10,8 +11,11 @@ from fencepost.errors import ConfigurationError
 from fencepost.store.postgres.connection import Connection
 from fencepost.store.postgres.names import DEFAULT_SCHEMA
 
-VERSION = 1
-SCRIPTS = ("tables", "enter", "listen", "close", "claim", "settle", "plan", "beat", "prune")
+VERSION = 2
+SCRIPTS = ("tables", "outcomes", "enter", "listen", "close", "claim", "settle", "plan", "beat", "prune")
+
+UPGRADES = {1: ("outcomes", "upgrade_1", "settle")}
+"""By the version that is found: what brings it to the next. Functions that replicas of that version call stay."""
 
 # Constant, because the schema whose name the other locks are made from is not there yet.
 _ALONE = "select pg_advisory_xact_lock(1718972275, 0)"
@@ -43,6 +47,10 @@ def prepare(connection: Connection) -> None:
                 f"this database has schema {found}, newer than the {VERSION} this version of Fencepost knows; "
                 "upgrade Fencepost on this replica"
             )
+        else:
+            for number in range(found, VERSION):
+                _run(connection, UPGRADES[number])
+                set_meta(connection, "schema", str(number + 1))
 
 
 def namespaces(connection: Connection) -> list[str]:
@@ -77,6 +85,11 @@ def script(name: str) -> str:
     return files(__package__).joinpath("sql", f"{name}.sql").read_text()
 
 
+def _run(connection: Connection, scripts: Sequence[str]) -> None:
+    for name in scripts:
+        connection.execute(connection.names.sql(script(name)))
+
+
 def _create(connection: Connection) -> None:
     names = connection.names
     if not connection.one("select 1 from pg_namespace where nspname = %s", names.schema):
@@ -87,7 +100,6 @@ def _create(connection: Connection) -> None:
                 f"this user may not create a schema ({str(error).strip()}); let an administrator do it once: "
                 f'create schema "{names.schema}" authorization {connection.info.user}'
             ) from error
-    for name in SCRIPTS:
-        connection.execute(names.sql(script(name)))
+    _run(connection, SCRIPTS)
     set_meta(connection, "schema", str(VERSION))
     set_meta(connection, "history", connection.server.history)

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fencepost.model import Era, FireRecord, JobRecord, State, changed
+from fencepost.model import Era, FireRecord, JobRecord, State, changed, error_line
 from fencepost.store.base import (
     Beat,
     Claim,
     ClaimRequest,
     DueJobs,
     Held,
+    JobPage,
     Plan,
     Pulse,
     Roster,
@@ -47,6 +48,7 @@ from fencepost.store.redis.values import (
     job_of,
     lease_of,
     replica_of,
+    run_half,
     stamp,
     when,
 )
@@ -141,14 +143,16 @@ class PlainPath:
 
     # --- jobs and planning -------------------------------------------------------------------------------------------
 
-    async def jobs(self, ids: Sequence[str] | None) -> tuple[JobRecord, ...]:
-        """Without those that were removed; all, if no ids are given."""
+    async def jobs(self, ids: Sequence[str] | None, page: JobPage | None) -> tuple[JobRecord, ...]:
+        """Without those that were removed; all, if no ids and no page are given."""
         found: dict[str, JobRecord] = {}
-        if ids is None:
+        if page is not None:
+            found = await self._page_of_jobs(page)
+        elif ids is None:
             cursor = "0"
             while True:
-                cursor, page = await self._link.ask("HSCAN", self._keys.jobs, cursor, "COUNT", MOST)
-                found.update(await self._some_jobs(page[::2], page[1::2]))
+                cursor, some = await self._link.ask("HSCAN", self._keys.jobs, cursor, "COUNT", MOST)
+                found.update(await self._some_jobs(some[::2], some[1::2]))
                 if cursor == "0":
                     break
         elif ids:
@@ -161,6 +165,17 @@ class PlainPath:
             else record
             for record in records
         )
+
+    async def _page_of_jobs(self, page: JobPage) -> dict[str, JobRecord]:
+        """The ids are in no order on the server. All of them are small; the rest is read as far as the page goes."""
+        ids = sorted(id for id in await self._link.ask("HKEYS", self._keys.jobs) if page.has(id))
+        found: dict[str, JobRecord] = {}
+        while ids and len(found) < page.limit:
+            some, ids = ids[: page.limit - len(found)], ids[page.limit - len(found) :]
+            colds = await self._link.ask("HMGET", self._keys.jobs, *some)
+            records = await self._some_jobs(some, colds)
+            found.update({id: record for id, record in records.items() if not record.removed_at})
+        return found
 
     async def _unknown_since(self) -> dict[str, datetime]:
         """The tasks that no replica knows, and since when."""
@@ -253,7 +268,8 @@ class PlainPath:
             plain.append(number)
             told = update.state, update.reason, update.error, update.output
             ending = ending_of(*told) if update.result is None else ending_with(*told, update.result)
-            words += job_id, member, update.token, ending
+            half = run_half(member, update.state, update.reason, error_line(update.error))
+            words += job_id, member, update.token, ending, half, update.state.value
         undone, _, steps, due = await self._run(scripts.SETTLE, now, replica, *words)
         left = sorted([*left, *(plain[number] for number in undone)])
         accepted = [True] * len(updates)

@@ -15,7 +15,7 @@ from typing import Any
 
 from fencepost.clock import Moment
 from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord, State, changed
-from fencepost.store.base import Claim, Claimed, ClaimRequest, FireQuery, Seen, Update, Updated
+from fencepost.store.base import Claim, Claimed, ClaimRequest, FireQuery, JobPage, Seen, Update, Updated
 from fencepost.store.codec import micros, moment
 from fencepost.store.lazy import JobChange, LazyRows
 from fencepost.store.redis import pages, scripts
@@ -124,6 +124,9 @@ class RedisRows(LazyRows):
         if target is None:
             return ids
         return [loaded.record.id for loaded in self._load(ids) if loaded.record.job.target == target]
+
+    def job_ids(self, page: JobPage) -> list[str]:
+        return sorted(id for id in self._call("HKEYS", self._keys.jobs) if page.has(id))[: page.limit]
 
     def fetch_active(self, job_ids: Sequence[str]) -> Iterable[FireRecord]:
         return [fire for each in self._load(job_ids) for fire in each.fires if fire.state in ACTIVE]

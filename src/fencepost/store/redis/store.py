@@ -21,6 +21,7 @@ from fencepost.store.base import (
     ClaimRequest,
     DueJobs,
     Evidence,
+    JobPage,
     Plan,
     Pulse,
     Seen,
@@ -116,9 +117,11 @@ class RedisStore(Mirror):
         self._count("sweep", swept is not None, swept is None)
         return swept or await super().sweep(by, term, suspects)
 
-    async def jobs(self, ids: Sequence[str] | None = None) -> tuple[JobRecord, ...]:
+    async def jobs(
+        self, ids: Sequence[str] | None = None, page: JobPage | None = None
+    ) -> tuple[JobRecord, ...]:
         await self._ready()
-        return await self._plain.jobs(ids) if self.plainly else await super().jobs(ids)
+        return await self._plain.jobs(ids, page) if self.plainly else await super().jobs(ids, page)
 
     async def due_jobs(self, horizon: float, limit: int) -> DueJobs:
         await self._ready()

@@ -10,12 +10,25 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from fencepost.model import Attempt, Era, FireRecord, JobRecord, Json, Lease, ReplicaRecord, State, changed
+from fencepost.model import (
+    Attempt,
+    Era,
+    FireRecord,
+    JobRecord,
+    Json,
+    LastRun,
+    Lease,
+    ReplicaRecord,
+    State,
+    changed,
+)
 from fencepost.store.codec import micros, moment
-from fencepost.store.redis.keys import join
+from fencepost.store.redis.keys import join, split
 from fencepost.store.rows import TargetRecord
 from fencepost.store.texts import job_record, replica_record, same_but_hot, text, texts_of
 from fencepost.triggers import iso
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 Flat = Sequence[Any]
 """Values in the order of their fields, as a script returns them; what is absent is None."""
@@ -96,7 +109,7 @@ def row_of(fire: FireRecord) -> str:
         values[short] = value
     if not fire.scheduled or (fire.state.final and not fire.token):
         values[_MOMENT] = member_of(fire)
-    return f"{fire.token} {json.dumps(values, separators=(',', ':'))}"
+    return f"{fire.token} {_encode(values)}"
 
 
 def planned_fire(job_id: str, member: str, due: int) -> FireRecord:
@@ -162,7 +175,7 @@ def ending_with(state: State, reason: str | None, error: str | None, output: str
 def _ending(values: list[Json]) -> str:
     while values[-1] is None:
         values.pop()
-    return json.dumps(values, separators=(",", ":"))[1:]
+    return _encode(values)[1:]
 
 
 def _ended(
@@ -213,6 +226,9 @@ HOT = (
     "skips",
     "group",
     "text",
+    "run",
+    "success",
+    "failures",
 )
 NEVER = "never"
 
@@ -274,7 +290,36 @@ def job_of(values: Flat, record: JobRecord) -> JobRecord:
         segments = (changed(segments[0], cursor=cursor, next_at=following), *segments[1:])
     decided = when(hot["decided"])
     tail = hot["tail"] or None
-    return changed(record, token=int(hot["token"]), decided_through=decided, tail=tail, segments=segments)
+    return changed(
+        record,
+        token=int(hot["token"]),
+        decided_through=decided,
+        tail=tail,
+        segments=segments,
+        last_run=_run_of(record.id, hot["run"]) if hot["run"] else None,
+        last_success_at=when(hot["success"]),
+        failures_in_a_row=int(hot["failures"] or 0),
+    )
+
+
+# The last run: [due, started, finished, replica, moment, state, reason, line of the error]. A script puts the first
+# half before the second one, which it is sent.
+
+
+def _run_of(job_id: str, row: str) -> LastRun:
+    due, started, finished, replica, member, state, reason, line = json.loads(row)
+    times = (moment(due), moment(started), moment(finished))
+    return LastRun(join(job_id, member), State(state), *times, replica, reason, line)
+
+
+def _run_row(run: LastRun) -> str:
+    begun = [micros(run.due_at), micros(run.started_at), micros(run.finished_at), run.replica]
+    half = run_half(split(run.key)[1], run.state, run.reason, run.error_line)
+    return f"{_encode(begun)[:-1]},{half}"
+
+
+def run_half(member: str, state: State, reason: str | None, line: str | None) -> str:
+    return _encode([member, state.value, reason, line])[1:]
 
 
 def hot_values(record: JobRecord, hot: Hot, plain: str) -> list[str]:
@@ -295,6 +340,9 @@ def hot_values(record: JobRecord, hot: Hot, plain: str) -> list[str]:
         int(record.job.overlap.kind == "skip"),
         hot.group,
         hot.text,
+        _run_row(record.last_run) if record.last_run else "",
+        stamp(record.last_success_at),
+        record.failures_in_a_row,
     )
     return [str(word) for pair in zip(HOT, values, strict=True) for word in pair]
 

@@ -9,10 +9,20 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from fencepost.model import FireRecord
-from fencepost.store.codec import micros, moment
+from fencepost.model import FireRecord, LastRun
+from fencepost.store.codec import micros, moment, ticks
 from fencepost.store.rows import Plain
-from fencepost.store.sqlite.rows import FIRE_COLUMNS, NEXT, SqliteRows, extra_of, fire_of, job_of
+from fencepost.store.sqlite.find import FIRE_COLUMNS
+from fencepost.store.sqlite.rows import (
+    NEXT,
+    OUTCOME,
+    OUTCOME_MARKS,
+    SqliteRows,
+    extra_of,
+    fire_of,
+    job_of,
+    run_row,
+)
 
 # One due fire that was never claimed, and no other live one but those planned ahead. The conditions repeat those of
 # the partial indexes, word for word: only then are they used.
@@ -35,6 +45,14 @@ where fire.key in (select value from json_each(?)) and fire.state = 'running' an
     and (look_at > ? is not false or plan_at > ? is not false)
 """
 """What is due of a calendar that is behind may be a backlog, which waits for the planner: its job is not looked at."""
+
+
+_RAN = f"""
+insert into {{outcomes}} values ({OUTCOME_MARKS}) on conflict (job_id) do update set
+    {", ".join(f"{name} = excluded.{name}" for name in OUTCOME[:-2])},
+    last_success_at = coalesce(excluded.last_success_at, last_success_at),
+    failures_in_a_row = iif(excluded.last_success_at is null, failures_in_a_row + excluded.failures_in_a_row, 0)
+"""
 
 
 class PlainRows(SqliteRows):
@@ -85,6 +103,11 @@ class PlainRows(SqliteRows):
         ]
         columns = "state = ?, reason = ?, settled = ?, finished_at = ?, extra = ?"
         self._many(f"update {{fires}} set {columns} where key = ?", ends)
+        runs = [(fire.job_id, run) for fire in fires if (run := LastRun.of(fire))]
+        self._many(
+            _RAN,
+            [(id, *run_row(run), ticks(run.succeeded_at), int(run.is_failure)) for id, run in runs],
+        )
 
 
 def _started(fire: FireRecord) -> datetime:

@@ -5,41 +5,38 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from fencepost.model import Attempt, FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord, State, changed
-from fencepost.store.base import FireQuery
+from fencepost.model import (
+    Attempt,
+    FireRecord,
+    JobEvent,
+    JobRecord,
+    LastRun,
+    Lease,
+    ReplicaRecord,
+    State,
+    changed,
+)
+from fencepost.store.base import FireQuery, JobPage
 from fencepost.store.codec import from_json, micros, moment, ticks, when
 from fencepost.store.columns import fate_of, fate_row, settled_attempt
 from fencepost.store.lazy import JobChange, LazyRows
 from fencepost.store.rows import TargetRecord
 from fencepost.store.rules import is_plain, needed_events
+from fencepost.store.sqlite.find import EXTRA, FIRE_FIELDS, FIRES, found
 from fencepost.store.sqlite.schema import Names, meta, set_meta
 from fencepost.store.texts import (
     job_record,
     read,
     replica_record,
     same_but_hot,
+    same_outcome,
     target_record,
     text,
     texts_of,
 )
-
-EXTRA = (
-    "args",
-    "by",
-    "cancelled_by",
-    "error",
-    "checkpoint",
-    "progress",
-    "attempts",
-    "output",
-    "repeats",
-    "result",
-)
-"""Fields of a fire that most fires do not have."""
 
 
 class SqliteRows(LazyRows):
@@ -58,7 +55,14 @@ class SqliteRows(LazyRows):
     # --- jobs -----------------------------------------------------------------------------------------
 
     def fetch_jobs(self, ids: Sequence[str]) -> Iterable[JobRecord]:
-        return [job_of(row) for row in self._in(f"select {_JOB_COLUMNS} from {{jobs}} where id", ids)]
+        return [job_of(row) for row in self._in(f"select {_JOB_COLUMNS} from {_JOBS} where jobs.id", ids)]
+
+    def job_ids(self, page: JobPage) -> list[str]:
+        query, values = "select id from {jobs} where id > ?", [page.after]
+        if page.contains:
+            query += " and instr(lower(id), ?)"
+            values.append(page.contains.lower())
+        return [row[0] for row in self._all(f"{query} order by id limit ?", *values, page.limit)]
 
     def fetch_job_ids(self, target: str | None) -> Sequence[str]:
         if target is None:
@@ -91,8 +95,11 @@ class SqliteRows(LazyRows):
 
     def write_jobs(self, changes: Sequence[JobChange]) -> None:
         hot, whole, targets = [], [], dict[str, str]()
+        outcomes = []
         for change in changes:
             record, before = change.record, change.before
+            if not same_outcome(before, record):
+                outcomes.append(_outcome(record))
             job, values = record.job, (*_hot(change), self._is_plain(change))
             if before is not None and same_but_hot(before, record):
                 hot.append((*values, record.id))
@@ -104,6 +111,7 @@ class SqliteRows(LazyRows):
         columns = "token = ?, decided_through = ?, tail = ?, look_at = ?, plan_at = ?, plain = ?"
         self._many(f"update {{jobs}} set {columns} where id = ?", hot)
         self._many("insert or replace into {jobs} values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", whole)
+        self._many(f"insert or replace into {{outcomes}} values ({OUTCOME_MARKS})", outcomes)
 
     def _is_plain(self, change: JobChange) -> bool:
         record = change.record
@@ -143,13 +151,13 @@ class SqliteRows(LazyRows):
     # --- fires ----------------------------------------------------------------------------------------
 
     def fetch_fires(self, keys: Sequence[str]) -> Iterable[FireRecord]:
-        return [fire_of(row) for row in self._in(f"{_FIRES} where key", keys)]
+        return [fire_of(row) for row in self._in(f"{FIRES} where key", keys)]
 
     def fetch_active(self, job_ids: Sequence[str]) -> Iterable[FireRecord]:
-        return [fire_of(row) for row in self._in(f"{_FIRES} where {_ACTIVE} and job_id", job_ids)]
+        return [fire_of(row) for row in self._in(f"{FIRES} where {_ACTIVE} and job_id", job_ids)]
 
     def fetch_due(self, job_ids: Sequence[str], now: datetime) -> Iterable[FireRecord]:
-        query = f"{_FIRES} where finished_at is null and due_at <= ? and job_id"
+        query = f"{FIRES} where finished_at is null and due_at <= ? and job_id"
         return [fire_of(row) for row in self._in(query, job_ids, micros(now))]
 
     def fetch_next(self, job_ids: Sequence[str], now: datetime) -> Mapping[str, datetime]:
@@ -157,7 +165,7 @@ class SqliteRows(LazyRows):
         return {id: moment(due_at) for id, due_at in rows if due_at is not None}
 
     def fetch_running(self, replica: str) -> Iterable[FireRecord]:
-        rows = self._all(f"{_FIRES} where replica = ? and state = 'running'", replica)
+        rows = self._all(f"{FIRES} where replica = ? and state = 'running'", replica)
         return [fire_of(row) for row in rows]
 
     def delete_planned(self, job_id: str, now: datetime) -> None:
@@ -171,36 +179,12 @@ class SqliteRows(LazyRows):
             self._many("delete from {fires} where key = ?", dropped)
         if altered:
             self._many(
-                f"insert or replace into {{fires}} values ({', '.join('?' * (len(_FIRE_FIELDS) + 1))})",
+                f"insert or replace into {{fires}} values ({', '.join('?' * (len(FIRE_FIELDS) + 1))})",
                 altered,
             )
 
     def select_fires(self, query: FireQuery) -> list[FireRecord]:
-        where, values = ["1"], list[Any]()
-        if query.key is not None:
-            where.append("key = ?")
-            values.append(query.key)
-        if query.job_id is not None:
-            where.append("job_id = ?")
-            values.append(query.job_id)
-        if query.states:
-            where.append(f"state in ({', '.join('?' * len(query.states))})")
-            values += [state.value for state in query.states]
-        if query.since is not None:
-            where.append("coalesce(last_due_at, due_at) >= ?")
-            values.append(micros(query.since))
-        if query.until is not None:
-            where.append("due_at < ?")
-            values.append(micros(query.until))
-        asked = f"{_FIRES} where {' and '.join(where)}"
-        if query.job_id is None:
-            rows = self._all(f"{asked} {_NEWEST}", *values, query.limit)
-        else:
-            # There is an index over a job's live fires, and one over those that are past.
-            live, past = (f"select * from ({asked} and {which} {_NEWEST})" for which in (_LIVE, _PAST))
-            own = (*values, query.limit)
-            rows = self._all(f"{live} union all {past} {_NEWEST}", *own, *own, query.limit)
-        return [fire_of(row) for row in rows]
+        return [fire_of(row) for row in self._all(*found(query))]
 
     def prune_before(self, before: datetime) -> int:
         self.flush()
@@ -279,20 +263,29 @@ def _known(leads: bool) -> str:
 
 # --- values -------------------------------------------------------------------------------------------
 
-_JOB_COLUMNS = "definition, rest, token, decided_through, tail"
+OUTCOME = (
+    "key",
+    "state",
+    "due_at",
+    "started_at",
+    "finished_at",
+    "replica",
+    "reason",
+    "error_line",
+    "last_success_at",
+    "failures_in_a_row",
+)
+OUTCOME_MARKS = ", ".join("?" * (len(OUTCOME) + 1))
+_JOB_COLUMNS = "definition, rest, jobs.token, decided_through, tail, " + ", ".join(
+    f"outcome.{name}" for name in OUTCOME
+)
+_JOBS = "{jobs} as jobs left join {outcomes} as outcome on outcome.job_id = jobs.id"
 _NOTHING: dict[str, tuple[Any, ...]] = {name: (None,) for name in EXTRA} | {
     "by": ("",),
     "cancelled_by": ("",),
     "attempts": ((),),
 }
-_FIRE_FIELDS = [field.name for field in fields(FireRecord) if field.name not in EXTRA]
-FIRE_COLUMNS = ", ".join(f"fire.{name}" for name in (*_FIRE_FIELDS, "extra"))
-_FIRES = f"select {FIRE_COLUMNS} from {{fires}} as fire"
-
-_NEWEST = "order by due_at desc, key desc limit ?"
-
-# Each condition is word for word that of an index: only then is it used.
-_LIVE, _PAST = "finished_at is null", "finished_at is not null"
+# Word for word the condition of an index: only then is it used.
 _ACTIVE = "state in ('running', 'waiting')"
 NEXT = (
     "select due_at from {fires} where job_id = jobs.id and finished_at is null and due_at > ?"
@@ -306,9 +299,31 @@ _BLANK = (0, None, 0, 0, 0, 0, None, None, None, False, None)
 
 
 def job_of(row: Any) -> JobRecord:
-    definition, rest, token, decided_through, tail = row
+    definition, rest, token, decided_through, tail, *outcome = row
     record = job_record(definition, rest)
-    return changed(record, token=token, decided_through=when(decided_through), tail=tail)
+    record = changed(record, token=token, decided_through=when(decided_through), tail=tail)
+    return changed(record, **_outcome_of(outcome)) if outcome and outcome[0] is not None else record
+
+
+def _outcome_of(row: Any) -> dict[str, Any]:
+    key, state, due_at, started_at, finished_at, replica, reason, line, success, failures = row
+    times = (moment(due_at), moment(started_at), moment(finished_at))
+    return {
+        "last_run": LastRun(key, State(state), *times, replica, reason, line),
+        "last_success_at": when(success),
+        "failures_in_a_row": failures,
+    }
+
+
+def _outcome(record: JobRecord) -> tuple[Any, ...]:
+    assert record.last_run is not None
+    ended = run_row(record.last_run)
+    return (record.id, *ended, ticks(record.last_success_at), record.failures_in_a_row)
+
+
+def run_row(run: LastRun) -> tuple[Any, ...]:
+    times = (micros(run.due_at), micros(run.started_at), micros(run.finished_at))
+    return (run.key, run.state.value, *times, run.replica, run.reason, run.error_line)
 
 
 def _hot(change: JobChange) -> tuple[Any, ...]:

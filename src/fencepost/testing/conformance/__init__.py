@@ -30,6 +30,7 @@ from fencepost.testing.conformance.fires import CancelRules, HintRules, LedgerRu
 from fencepost.testing.conformance.harness import NOON, HandClock, Harness, job_of, steps
 from fencepost.testing.conformance.loss import DataLossRules
 from fencepost.testing.conformance.mended import MendedRules
+from fencepost.testing.conformance.outcomes import OutcomeRules, PageRules
 from fencepost.testing.conformance.past import PastRules
 from fencepost.testing.conformance.presence import LeadershipRules, PresenceRules, SweepRules
 from fencepost.testing.conformance.simulated import SimulatedRules
@@ -53,12 +54,14 @@ class StoreConformance(
     OverlapRules,
     RowRules,
     SettleRules,
+    OutcomeRules,
     HighWaterRules,
     ManualRules,
     CancelRules,
     RemovalRules,
     OrphanRules,
     LedgerRules,
+    PageRules,
     HintRules,
     DataLossRules,
     MendedRules,

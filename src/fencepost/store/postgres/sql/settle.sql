@@ -1,5 +1,5 @@
--- Updates of runs. What a run reports concerns nothing but the run. Its end changes nothing for its job if the job is
--- plain, nothing else of it is live, and it is next looked at when its first planned fire falls due, as it would be
+-- Updates of runs. What a run reports concerns nothing but the run. Its end changes nothing for its job, but for the
+-- record of its last run, if the job is plain, nothing else of it is live, and it is next looked at when its first planned fire falls due, as it would be
 -- afterwards, too. (A late one of a calendar that is behind would not be looked at: it waits for the planner.)
 --
 -- The answers are places in the arrays. A report that is not among them is refused; a settle needs a careful step.
@@ -7,7 +7,7 @@
 create function {schema}.settle(
     p_replica text,
     p_jobs text[], p_dues bigint[], p_tokens bigint[], p_states text[], p_reasons text[], p_errors text[],
-    p_outputs text[],
+    p_outputs text[], p_lines text[],
     r_jobs text[], r_dues bigint[], r_names text[], r_tokens bigint[], r_progress text[], r_checkpoints text[],
     r_saves bigint[], r_outputs text[],
     p_wall bigint,
@@ -36,9 +36,9 @@ begin
 
     with ready as materialized (
         select w.place, w.state as new_state, w.reason as new_reason, w.error as new_error,
-                coalesce(w.output, l.output) as new_output, l.*
-            from unnest(p_jobs, p_dues, p_tokens, p_states, p_reasons, p_errors, p_outputs)
-                with ordinality as w (job_id, due_at, token, state, reason, error, output, place)
+                coalesce(w.output, l.output) as new_output, w.line, l.*
+            from unnest(p_jobs, p_dues, p_tokens, p_states, p_reasons, p_errors, p_outputs, p_lines)
+                with ordinality as w (job_id, due_at, token, state, reason, error, output, line, place)
             cross join lateral (
                 select live.*, live.ctid as at from {schema}.live
                     where live.job_id = w.job_id and live.due_at = w.due_at and live.name = '' limit 1 for update) l
@@ -59,7 +59,21 @@ begin
             select r.job_id, r.due_at, r.name, r.new_state, r.new_reason, r.refers_to, r.count, r.last_due_at, r.token,
                 r.replica, r.claim_no, r.attempt, r.crashes, r.token, r.started_at, wall, r.cancel_requested,
                 r.new_error, r.progress, r.checkpoint, r.new_output, r.extra
-            from ready r)
+            from ready r),
+    ran as (
+        insert into {schema}.outcomes as o
+            select r.job_id, r.due_at, r.name, r.new_state, r.started_at, wall, r.replica, r.new_reason, r.line,
+                case r.new_state when 'succeeded' then wall end,
+                case when r.new_state in ('failed', 'lost') then 1 else 0 end
+            from ready r
+            on conflict (job_id) do update
+                set (due_at, name, state, started_at, finished_at, replica, reason, error_line, last_success_at,
+                        failures_in_a_row)
+                    = (excluded.due_at, excluded.name, excluded.state, excluded.started_at, excluded.finished_at,
+                        excluded.replica, excluded.reason, excluded.error_line,
+                        coalesce(excluded.last_success_at, o.last_success_at),
+                        case when excluded.last_success_at is null then o.failures_in_a_row + excluded.failures_in_a_row
+                            else 0 end))
     select array_agg(ready.place) into settled from ready;
 
     if settled is null and reported is null then

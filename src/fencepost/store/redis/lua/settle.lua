@@ -1,16 +1,25 @@
 -- Settles what ends plainly: the run has its token, and nothing else of its job is running or waiting, so nothing
 -- follows from its end. Says which ones it could not.
--- ARGV: prefix, now, steady, replica, then per settlement: job id, moment, token, ending
+-- ARGV: prefix, now, steady, replica, then per settlement: job id, moment, token, ending, second half of the last run,
+-- state
 local p, replica = ARGV[1], ARGV[4]
 local now = moment(ARGV[2], ARGV[3])
 local ended = '\n[' .. whole(now) .. ','
 local others, gone, released, settled = {}, {}, {}, 0
 
-for n = 5, #ARGV, 4 do
+-- What the job says of its last run from now on.
+local function outcome(row, due, holder, half, state, failures)
+  local run = '[' .. due .. ',' .. string.match(row, '"s":(%d+)') .. ',' .. whole(now) .. ',"' .. holder .. '",' .. half
+  if state == 'succeeded' then return 'run', run, 'success', whole(now), 'failures', 0 end
+  local failed = (state == 'failed' or state == 'lost') and 1 or 0
+  return 'run', run, 'failures', (tonumber(failures) or 0) + failed
+end
+
+for n = 5, #ARGV, 6 do
   local id, member, token, ending = ARGV[n], ARGV[n + 1], ARGV[n + 2], ARGV[n + 3]
   local where = id .. ':' .. member
   local row = redis.call('GET', p .. ':job:' .. where)
-  local hot = row and redis.call('HMGET', p .. ':hot:' .. id, 'edition', 'rows', 'next', 'plain')
+  local hot = row and redis.call('HMGET', p .. ':hot:' .. id, 'edition', 'rows', 'next', 'plain', 'failures')
   local plain, holder, due = false, nil, nil
   if row and string.match(row, '^%d+') == token and hot[2] == '1' and hot[4] ~= 'never' then
     due = redis.call('ZSCORE', p .. ':live:' .. id, member)
@@ -21,13 +30,14 @@ for n = 5, #ARGV, 4 do
   if plain then
     redis.call('ZREM', p .. ':live:' .. id, member)
     redis.call('ZADD', p .. ':done:' .. id, due, row .. ended .. ending)
-    redis.call('HSET', p .. ':hot:' .. id, 'edition', tonumber(hot[1]) + 1, 'rows', 0)
+    redis.call('HSET', p .. ':hot:' .. id, 'edition', tonumber(hot[1]) + 1, 'rows', 0,
+      outcome(row, due, holder, ARGV[n + 4], ARGV[n + 5], hot[5]))
     gone[#gone + 1] = p .. ':job:' .. where
     local places = released[holder] or {}
     released[holder], places[#places + 1] = places, where
     settled = settled + 1
   else
-    others[#others + 1] = (n - 5) / 4
+    others[#others + 1] = (n - 5) / 6
   end
 end
 
