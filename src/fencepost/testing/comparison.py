@@ -414,9 +414,10 @@ class Comparison:
         if what == 0:
             await self.ask("roster")
         elif what == 1:
-            page = JobPage(chance.randint(1, 4), chance.choice(["", "j1", "j3"]), chance.choice(["", "J"]))
-            which: list[tuple[Any, ...]] = [(None,), (["j3", "j1", "nothing"],), (None, page)]
-            await self.ask("jobs", *chance.choice(which))
+            await self.ask("jobs", chance.choice([None, ["j3", "j1", "nothing"]]))
+            number = len(self.operations)
+            page = JobPage(1 + number % 4, ("", "j1", "j3")[number % 3], ("", "J")[number % 2])
+            await self.ask("jobs", None, page)
         elif what == 2:
             await self.ask("history", chance.choice([*JOBS, "nothing"]))
 
