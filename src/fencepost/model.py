@@ -75,6 +75,7 @@ class Reason(StrEnum):
     PAST = "already past when the job was declared"
     REMOVED = "job removed"
     REPLICA_DIED = "its replica died in mid-run"
+    DECLARED_DEAD = "its replica was declared dead"
     DATA_LOSS = "the store lost data"
     TIMED_OUT = "timed out"
     RAISED = "raised an exception"

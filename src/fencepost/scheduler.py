@@ -441,9 +441,10 @@ class Scheduler:
             raise UsageError(f"there is no job {job_id!r} in the store{did_you_mean(job_id, self._jobs)}")
         return record
 
-    async def do_cancel(self, key: str, by: str = "") -> FireRecord:
+    async def do_cancel(self, key: str, by: str = "", dead_token: int | None = None) -> FireRecord:
+        """`dead_token`: of the run whose replica a person declares dead (see `Store.cancel_fire`)."""
         store = await self._ready_store()
-        fire = await store.cancel_fire(key, clean_text(by, NOTE_LIMIT))
+        fire = await store.cancel_fire(key, clean_text(by, NOTE_LIMIT), dead_token)
         if fire is None:
             raise UsageError(f"there is no fire {key!r}")
         if fire.state is State.PENDING and fire.scheduled:

@@ -46,6 +46,20 @@ async def endless(fire):
     await asyncio.sleep(600)
 """
 
+PATIENT_APP = """
+import os, time
+from fencepost import Scheduler, every
+
+scheduler = Scheduler()  # nobody is declared dead for half a minute
+
+@scheduler.job(every(hours=1), after_crash="rerun")
+def import_data():
+    with open("begun", "a") as file:
+        print(os.getpid(), file=file)
+    while not os.path.exists(f"end-{os.getpid()}"):
+        time.sleep(0.01)
+"""
+
 DEADLINE = 15.0
 
 
@@ -182,6 +196,33 @@ def test_after_kill_9_status_tells_the_dead_and_the_next_replica_settles(shell):
     assert second.stdout.readline() == f"hello world {second.pid}\n"
     second.send_signal(signal.SIGINT)
     assert second.wait(DEADLINE) == 130
+
+
+def test_a_person_who_knows_that_a_replica_is_dead_need_not_wait_for_its_ttl(shell):
+    """Here it is only stopped, and comes back: its token is worth nothing any more."""
+    (shell.folder / "app.py").write_text(PATIENT_APP)
+    begun = shell.folder / "begun"
+    first = shell.run()
+    key = shell("trigger", "import_data").stdout.strip()
+    shell.until(begun.exists, "first run")
+    first.send_signal(signal.SIGSTOP)
+    second = shell.start("run", "app:scheduler")
+    shell.until(lambda: len(shell.json("status")["replicas"]) == 2, "second replica")
+
+    done = shell("cancel", key, "--owner-is-dead", "--yes")
+    assert (done.returncode, done.stdout) == (0, f"{key} waits for a replica to run it again\n")
+    assert f"pid {first.pid}, alive" in done.stderr
+    shell.until(lambda: begun.read_text().split() == [str(first.pid), str(second.pid)], "second run")
+
+    first.send_signal(signal.SIGCONT)
+    (shell.folder / f"end-{first.pid}").touch()
+    shell.until(lambda: f"fenced {key}" in (shell.folder / "log").read_text(), "fencing of the first run")
+    assert shell.json("show", key)["state"] == "running"
+    (shell.folder / f"end-{second.pid}").touch()
+    fire = shell.until(lambda: (f := shell.json("show", key))["state"] == "succeeded" and f, "success")
+    assert [attempt["outcome"] for attempt in fire["attempts"]] == ["lost", "succeeded"]
+    assert "was declared dead by " in fire["attempts"][0]["error"]
+    assert f"-{second.pid}-" in fire["replica"]
 
 
 def test_here_runs_it_in_this_process_and_leaves_nothing_behind(shell):

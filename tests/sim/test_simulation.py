@@ -48,6 +48,7 @@ SLOW = {
     "cancel_not_told",
     "catch_up_without_end",
     "crashes_unbounded",
+    "declared_dead_whatever_the_token",
     "drain_leaves_at_once",
     "expiry_by_observation_alone",
     "expiry_by_the_store_clock_alone",

@@ -30,7 +30,13 @@ from fencepost.testing.conformance import NOON, HandClock, Harness, StoreConform
 SEEDS = 40
 STEPS = 200
 
-NOT_DECIDED_HERE = {Reason.TIMED_OUT, Reason.RAISED, Reason.DRAIN_LIMIT, Reason.EFFECT_COMMITTED}
+NOT_DECIDED_HERE = {
+    Reason.TIMED_OUT,
+    Reason.RAISED,
+    Reason.DRAIN_LIMIT,
+    Reason.EFFECT_COMMITTED,
+    Reason.NOT_RECORDED,
+}
 """Reasons that a replica gives when it settles."""
 
 

@@ -605,6 +605,33 @@ def test_cancel_closes_what_waits_and_asks_for_what_runs(cli):
     assert "pause its job" in done.err
 
 
+def test_a_run_whose_replica_is_dead_is_settled_on_demand(cli, monkeypatch):
+    running = key("poll", "04:10")
+    refused = cli("cancel", running, "--owner-is-dead")
+    assert (refused.code, refused.out) == (USAGE, "")
+    assert "runs on r3 (box, pid 41, " in refused.err
+    assert "may happen twice" in refused.err
+    assert "confirm with --yes" in refused.err
+    assert cli("show", running, "--json").data["state"] == "running"
+
+    done = cli("cancel", running, "--owner-is-dead", "--yes")
+    assert (done.code, done.out) == (0, f"{running} is lost\n")
+    lost = cli("show", running, "--json").data
+    assert (lost["state"], lost["reason"]) == ("lost", "its replica was declared dead")
+    assert lost["error"] == lost["attempts"][-1]["error"] == "r3 was declared dead by me@here"
+    assert "r3 was declared dead by me@here in mid-run" in cli("why", "poll", "04:10").out
+    again = cli("cancel", running, "--owner-is-dead", "--yes")
+    assert (again.code, again.out) == (1, f"{running} had ended already: lost\n")
+    assert cli("cancel", running).code == 1
+
+
+def test_what_no_replica_runs_has_no_dead_owner(cli):
+    cli("trigger", "hand", "--idempotency-key", "later")
+    refused = cli("cancel", "hand!later", "--owner-is-dead", "--yes")
+    assert refused.code == USAGE
+    assert "no replica runs it; leave out --owner-is-dead" in refused.err
+
+
 # Where the store comes from
 
 

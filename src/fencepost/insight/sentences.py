@@ -152,9 +152,12 @@ def _missed(scene: Scene, fire: FireRecord, other: FireRecord | None) -> str:
 def _lost(fire: FireRecord) -> str:
     noticed = f"; noticed {when(fire.finished_at)}" if fire.finished_at else ""
     crashes = f" It crashed {fire.crashes} times." if fire.crashes > 1 else ""
+    died = f"its replica {fire.replica} died in mid-run{noticed}"
+    if fire.reason == Reason.DECLARED_DEAD:
+        died = f"{fire.error} in mid-run, at {when(fire.finished_at)}"
     return (
-        f"It is lost: started {when(fire.started_at, exact=True)}, and its replica {fire.replica} died in "
-        f"mid-run{noticed}. How far it came is not known.{crashes}"
+        f"It is lost: started {when(fire.started_at, exact=True)}, and {died}. "
+        f"How far it came is not known.{crashes}"
     )
 
 

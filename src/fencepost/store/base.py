@@ -439,8 +439,11 @@ class Store(ABC):
     async def update_claims(self, replica: str, updates: Sequence[Update]) -> Updated: ...
 
     @abstractmethod
-    async def cancel_fire(self, key: str, by: str = "") -> FireRecord | None:
-        """Close it if it is not running; otherwise ask its replica to end it."""
+    async def cancel_fire(self, key: str, by: str = "", dead_token: int | None = None) -> FireRecord | None:
+        """Close it if it is not running; otherwise ask its replica to end it.
+
+        `dead_token`: a person says that the replica which runs it with this token is dead. If that run is still
+        current it is settled as after a crash; nothing else is changed."""
 
     # The ledger.
 

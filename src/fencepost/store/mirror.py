@@ -92,8 +92,8 @@ class Mirror(Store):
     async def update_claims(self, replica: str, updates: Sequence[Update]) -> Updated:
         return await self._write(Operations.update_claims, replica, updates)
 
-    async def cancel_fire(self, key: str, by: str = "") -> FireRecord | None:
-        return await self._write(Operations.cancel_fire, key, by)
+    async def cancel_fire(self, key: str, by: str = "", dead_token: int | None = None) -> FireRecord | None:
+        return await self._write(Operations.cancel_fire, key, by, dead_token)
 
     async def find_fires(self, query: FireQuery) -> tuple[FireRecord, ...]:
         return await self._read(Operations.find_fires, query)

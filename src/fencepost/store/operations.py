@@ -151,10 +151,16 @@ class Operations(Calendars):
             self.hinted = True
         return Swept(self.roster(at), tuple(expired), tuple(settled))
 
-    def _crash(self, at: Moment, fire: FireRecord, died: Reason = Reason.REPLICA_DIED) -> FireRecord:
+    def _crash(
+        self,
+        at: Moment,
+        fire: FireRecord,
+        died: Reason = Reason.REPLICA_DIED,
+        error: str | None = None,
+    ) -> FireRecord:
         """Its replica is dead. Whether the body ran is unknowable: record it, or run it again if so asked."""
         job = self._job(fire.job_id).job
-        fire = changed(fire.ended(at.wall, "lost"), crashes=fire.crashes + 1)
+        fire = changed(fire.ended(at.wall, "lost", error), crashes=fire.crashes + 1)
         if job.after_crash == "rerun" and fire.crashes < job.crash_attempts and not fire.cancel_requested:
             return self._wait_again(at, fire, at.wall)
         worn_out = job.after_crash == "rerun" and fire.crashes >= job.crash_attempts
@@ -393,10 +399,14 @@ class Operations(Calendars):
             self.hinted = True
         return True
 
-    def cancel_fire(self, at: Moment, key: str, by: str = "") -> FireRecord | None:
+    def cancel_fire(
+        self, at: Moment, key: str, by: str = "", dead_token: int | None = None
+    ) -> FireRecord | None:
         fire = self.fire(key)
         if fire is None or fire.state.final:
             return fire
+        if dead_token is not None:
+            return self._declare_dead(at, fire, by, dead_token)
         fire = changed(fire, cancelled_by=fire.cancelled_by or by)
         if fire.state is State.RUNNING:
             self.put_fire(changed(fire, cancel_requested=True))
@@ -407,6 +417,15 @@ class Operations(Calendars):
             closing = Closing(fire, State.CANCELLED, Reason.REQUESTED)
             self._keep(at, self._close(at, self._job(fire.job_id), closing))
         return self.fire(key)
+
+    def _declare_dead(self, at: Moment, fire: FireRecord, by: str, token: int) -> FireRecord:
+        """A person takes the place of both witnesses, for the one run they have seen. If its replica lives after all,
+        the next heartbeat tells it that the token is gone."""
+        if fire.state is not State.RUNNING or fire.token != token:
+            return fire
+        self.hinted = True
+        who = f" by {by}" if by else ""
+        return self._crash(at, fire, Reason.DECLARED_DEAD, f"{fire.replica} was declared dead{who}")
 
     def _due_for(self, at: Moment, replica: ReplicaRecord, leads: bool, limit: int = MOST_JOBS) -> list[str]:
         return [] if replica.draining else self.due_looks(at.wall, replica, leads, limit)

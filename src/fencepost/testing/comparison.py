@@ -402,8 +402,13 @@ class Comparison:
         await self.ask("add_fire", new)
 
     async def _cancel(self) -> None:
-        keys = [*self._fires, "nothing"]
-        await self.ask("cancel_fire", self.chance.choice(keys), "ann")
+        key = self.chance.choice([*self._fires, "nothing"])
+        running = [fire for fire in self._fires.values() if fire.state is State.RUNNING]
+        if running and self.chance.random() < 0.3:
+            fire = self.chance.choice(running)
+            await self.ask("cancel_fire", fire.key, "ann", fire.token - (self.chance.random() < 0.1))
+        else:
+            await self.ask("cancel_fire", key, "ann")
 
     # --- looking --------------------------------------------------------------------------------------------
 

@@ -20,8 +20,7 @@ ASKED_ONE_BY_ONE = 50
 async def overview(store: Store, name: str) -> tuple[Shape, datetime]:
     """`status` as JSON, and the store's time."""
     roster = await store.roster()
-    evidence = await store.evidence([replica.id for replica in roster.replicas])
-    standing = {replica.id: _standing(replica.id, roster, evidence) for replica in roster.replicas}
+    standing = await standings(store, roster)
     records = sorted(await store.jobs(), key=lambda record: record.id)
     active = await store.find_fires(FireQuery(states=ACTIVE, limit=RECENT))
     last = await _last_outcomes(store, records, roster.now)
@@ -36,6 +35,12 @@ async def overview(store: Store, name: str) -> tuple[Shape, datetime]:
         ],
     }
     return status, roster.now
+
+
+async def standings(store: Store, roster: Roster) -> dict[str, str]:
+    """By replica: alive, draining, overdue or dead."""
+    evidence = await store.evidence([replica.id for replica in roster.replicas])
+    return {replica.id: _standing(replica.id, roster, evidence) for replica in roster.replicas}
 
 
 def _standing(id: str, roster: Roster, evidence: Evidence) -> str:

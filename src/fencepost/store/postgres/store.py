@@ -207,9 +207,11 @@ class PostgresStore(ThreadedMirror):
     async def add_fire(self, fire: NewFire) -> Added:
         return await self._act(fire.job_id, PostgresRows.add_fire, fire)
 
-    async def cancel_fire(self, key: str, by: str = "") -> FireRecord | None:
+    async def cancel_fire(self, key: str, by: str = "", dead_token: int | None = None) -> FireRecord | None:
         place = place_of(key)
-        return await self._act(place.job_id, PostgresRows.cancel_fire, key, by) if place else None
+        if place is None:
+            return None
+        return await self._act(place.job_id, PostgresRows.cancel_fire, key, by, dead_token)
 
     async def prune(self, keep_seconds: float) -> int:
         return await self._step(self._prune, keep_seconds)

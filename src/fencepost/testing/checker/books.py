@@ -90,7 +90,8 @@ class Books:
     unwritable: dict[Attempt, bool] = field(default_factory=dict)
     """Attempts whose outcome and reports the store cannot write; True: nor anything else, until all is well."""
     excused: set[Attempt] = field(default_factory=set)
-    """Claims ended early although their replica is alive: only a step of the store's clock may do that."""
+    """Claims ended early although their replica is alive: only a step of the store's clock may do that, or a person
+    who says so."""
 
     def may_be_given_again(self, attempt: Attempt) -> bool:
         """Whether a later claim may have the token of this one, or a lower one: the incarnation it was made in is

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from fencepost.model import FireRecord
-from fencepost.testing.checker.books import Body, Books
+from fencepost.testing.checker.books import Attempt, Body, Books
 from fencepost.testing.network import Request
 
 
@@ -26,6 +26,12 @@ class Step:
     number: int
     healthy: Callable[[], set[str]]
     """Those nobody has a reason to declare dead."""
+
+
+def declared_dead(step: Step) -> Attempt | None:
+    """The run whose replica a person calls dead with this cancel; None: it is an ordinary one."""
+    key, *more = step.args
+    return (key, more[1]) if len(more) > 1 else None
 
 
 class Judge:

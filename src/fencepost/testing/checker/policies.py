@@ -10,7 +10,7 @@ from fencepost.clock import seconds
 from fencepost.model import CATCH_UP_LIMIT, FireRecord, Job, JobRecord, Reason, State, fire_key
 from fencepost.store.base import Report
 from fencepost.testing.checker.books import Books, at_once
-from fencepost.testing.checker.judge import Judge, Step
+from fencepost.testing.checker.judge import Judge, Step, declared_dead
 
 Pauses = tuple[tuple[datetime, datetime | None], ...]
 
@@ -168,7 +168,9 @@ class Policies(Judge):
 
     def _cancel_fire(self, step: Step) -> None:
         fire: FireRecord | None = step.reply
-        if fire is None or fire.state.final or (fire.scheduled and fire.due_at > self.books.moment().wall):
+        if declared_dead(step) or fire is None or fire.state.final:
+            return
+        if fire.scheduled and fire.due_at > self.books.moment().wall:
             return
         if fire.state is not State.RUNNING:
             self._wrong("cancel", fire, f"is {fire.state} although it was cancelled")

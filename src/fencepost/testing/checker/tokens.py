@@ -7,7 +7,7 @@ from collections import defaultdict
 from fencepost.model import FireRecord, State
 from fencepost.store.base import Claim, GiveBack, Report
 from fencepost.testing.checker.books import Attempt, Body, Books
-from fencepost.testing.checker.judge import Judge, Step
+from fencepost.testing.checker.judge import Judge, Step, declared_dead
 from fencepost.testing.network import Request
 
 TRUSTED = 0.7
@@ -111,6 +111,18 @@ class Tokens(Judge):
             if body is not None and body.ended is None:
                 self.books.violation("S6", f"{update.key}: settled while its body runs")
             self._settled.add(attempt)
+
+    def _cancel_fire(self, step: Step) -> None:
+        """Who calls a replica dead ends the run they have seen, and no later one of the same fire. If the replica
+        lives, it does not know yet."""
+        seen = declared_dead(step)
+        if seen is None:
+            return
+        if seen in self.books.current.items() and seen not in self._over:
+            self.books.violation("P-dead", f"{seen[0]}: the run with token {seen[1]} goes on, declared dead")
+        for key, token in set(self._over) - {seen}:
+            self.books.violation("P-dead", f"{key}: {token} was ended, but {seen[1]} was declared dead")
+        self.books.excused |= set(self._over)
 
     def _leave(self, step: Step) -> None:
         for attempt in self._over:

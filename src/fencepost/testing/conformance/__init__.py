@@ -26,7 +26,14 @@ from fencepost.testing.conformance.definitions import (
     PlanningRules,
     RemovalRules,
 )
-from fencepost.testing.conformance.fires import CancelRules, HintRules, LedgerRules, ManualRules, SettleRules
+from fencepost.testing.conformance.fires import (
+    CancelRules,
+    DeclaredDeadRules,
+    HintRules,
+    LedgerRules,
+    ManualRules,
+    SettleRules,
+)
 from fencepost.testing.conformance.harness import NOON, HandClock, Harness, job_of, steps
 from fencepost.testing.conformance.loss import DataLossRules
 from fencepost.testing.conformance.mended import MendedRules
@@ -58,6 +65,7 @@ class StoreConformance(
     HighWaterRules,
     ManualRules,
     CancelRules,
+    DeclaredDeadRules,
     RemovalRules,
     OrphanRules,
     LedgerRules,

@@ -461,6 +461,78 @@ class CancelRules:
 
     async def test_what_does_not_exist_is_not_cancelled(self, harness: Harness) -> None:
         assert await harness.store.cancel_fire("job@never") is None
+        assert await harness.store.cancel_fire("job@never", "ann", 1) is None
+
+
+class DeclaredDeadRules:
+    """A person says that the replica of a run is dead."""
+
+    async def test_the_run_is_lost_and_who_said_so_is_on_record(self, harness: Harness) -> None:
+        fire = await harness.running()
+        lost = await harness.store.cancel_fire(fire.key, "ann", fire.token)
+        assert lost is not None
+        assert (lost.state, lost.reason, lost.crashes) == (State.LOST, Reason.DECLARED_DEAD, 1)
+        assert lost.finished_at is not None
+        [attempt] = lost.attempts
+        assert (attempt.token, attempt.outcome) == (fire.token, "lost")
+        assert attempt.error == lost.error == "a was declared dead by ann"
+        assert lost == await harness.fire(fire.key)
+
+    async def test_it_is_run_again_with_a_higher_token_if_its_job_says_so(self, harness: Harness) -> None:
+        fire = await harness.running(after_crash="rerun")
+        await harness.join("b")
+        waiting = await harness.store.cancel_fire(fire.key, "ann", fire.token)
+        assert waiting is not None
+        assert (waiting.state, waiting.crashes) == (State.WAITING, 1)
+        again = await harness.claim("b")
+        assert (again.key, again.replica) == (fire.key, "b")
+        assert again.token > fire.token
+        assert await harness.settle(again)
+        done = await harness.fire(fire.key)
+        assert (done.state, done.error) == (State.SUCCEEDED, None)
+        assert done.attempts[0].error == "a was declared dead by ann"
+
+    async def test_a_replica_that_lives_after_all_can_no_longer_settle(self, harness: Harness) -> None:
+        fire = await harness.running()
+        lost = await harness.store.cancel_fire(fire.key, "ann", fire.token)
+        assert not await harness.settle(fire)
+        assert not await harness.update(Report(fire.key, fire.token, {"done": 1}))
+        assert not await harness.update(GiveBack(fire.key, fire.token))
+        assert await harness.fire(fire.key) == lost
+        pulse = await harness.beat("a")
+        assert (pulse.known, pulse.held) == (True, ())  # the others of its runs go on
+
+    async def test_only_the_run_that_was_seen_is_ended(self, harness: Harness) -> None:
+        fire = await harness.running(after_crash="rerun")
+        for other in (fire.token - 1, fire.token + 1):
+            assert await harness.store.cancel_fire(fire.key, "ann", other) == fire
+        await harness.store.cancel_fire(fire.key, "ann", fire.token)
+        again = await harness.claim("a")
+        assert await harness.store.cancel_fire(fire.key, "ann", fire.token) == again  # said twice
+
+    async def test_what_does_not_run_is_left_alone(self, harness: Harness) -> None:
+        fire = await harness.running()
+        await harness.update(RetryLater(fire.key, fire.token, 5))
+        waiting = await harness.fire(fire.key)
+        assert await harness.store.cancel_fire(fire.key, "ann", fire.token) == waiting
+        await harness.elapse(10)
+        again = await harness.claim("a")
+        await harness.settle(again)
+        done = await harness.fire(fire.key)
+        assert await harness.store.cancel_fire(fire.key, "ann", again.token) == done
+
+    async def test_what_was_asked_to_end_is_not_run_again(self, harness: Harness) -> None:
+        fire = await harness.running(after_crash="rerun")
+        await harness.store.cancel_fire(fire.key, "ann")
+        done = await harness.store.cancel_fire(fire.key, "bob", fire.token)
+        assert done is not None
+        assert (done.state, done.reason) == (State.LOST, Reason.DECLARED_DEAD)
+
+    async def test_the_next_fire_of_the_job_can_run(self, harness: Harness) -> None:
+        fire = await harness.running(overlap="skip")
+        await harness.store.cancel_fire(fire.key, "ann", fire.token)
+        await harness.fall_due()
+        assert (await harness.claim("a")).key != fire.key
 
 
 class LedgerRules:

@@ -113,6 +113,13 @@ CLAIMS = (
         "and",
     ),
     mutant(
+        "declared_dead_whatever_the_token",
+        "who declares a replica dead ends the run they have seen, not a later one",
+        OPERATIONS,
+        "if fire.state is not State.RUNNING or fire.token != token:",
+        "if fire.state is not State.RUNNING:",
+    ),
+    mutant(
         "cancel_forgotten_by_a_retry",
         "what is to be cancelled is not run again",
         LEDGER,

@@ -353,6 +353,16 @@ class Faults:
             self._tell("admin", "cancel", key)
             self._ask("cancel_fire", key)
 
+    def declare_dead(self) -> None:
+        """Somebody says that the replica of a run is dead, a while after looking: it may be, or not, or the run may be
+        another one by now."""
+        runs = [fire for fire in self.simulation.store.fires.values() if fire.state is State.RUNNING]
+        if runs:
+            fire = self.chance.choice(sorted(runs, key=lambda fire: fire.key))
+            self._tell("admin", "declares dead", fire.replica, fire.key, fire.token)
+            declare = partial(self._ask, "cancel_fire", fire.key, "ann", fire.token)
+            self._later(self.chance.choice([0.0, 0.5, 3.0, 8.0]), declare)
+
     def remove_job(self) -> None:
         """And perhaps, a while later, somebody thinks better of it."""
         for job in self._some_job():
@@ -411,5 +421,6 @@ CHORES: dict[str, Callable[[Faults], None]] = {
     "pause job": Faults.pause_job,
     "trigger": Faults.trigger,
     "cancel": Faults.cancel,
+    "declare dead": Faults.declare_dead,
     "remove job": Faults.remove_job,
 }
