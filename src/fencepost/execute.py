@@ -62,6 +62,8 @@ class Run:
         self.checkpointed = claim.fire.checkpoint is not None
         self.body: Body | None = None
         """In a process of its own."""
+        self.descriptors: Sequence[int] | None = None
+        """What its processes inherit; None: it may have none, as in virtual time."""
         self.outlived = False
         """The body goes on although the run has ended: a thread cannot be stopped."""
         self.is_over = False

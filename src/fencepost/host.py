@@ -119,7 +119,8 @@ class ThreadedHost(HostElsewhere):
     def begin(self, runs: Sequence[Run]) -> None:
         self._hear_here()
         for run in runs:
-            run.body = body_of(run.task, run.fire, run, run.replica.store.descriptors)
+            run.descriptors = run.replica.store.descriptors
+            run.body = body_of(run.task, run.fire, run, run.descriptors)
             if run.task.is_async and run.body is None:
                 self._on_host(run, partial(self._bodies.begin, run))
             else:

@@ -55,7 +55,7 @@ class Task:
                 f'task {name}: executor={executor!r} is not known; use "process", or leave it out: a coroutine runs '
                 "on the event loop, a function in a thread"
             )
-        if executor == "process" and "<locals>" in getattr(function, "__qualname__", "<locals>"):
+        if executor == "process" and "<" in getattr(function, "__qualname__", "<"):  # <lambda>, <locals>
             raise ConfigurationError(
                 f"task {name}: a process finds a function by its name; define it at the top of a module"
             )

@@ -17,6 +17,10 @@ FOR_A_LOOK = {
 }
 """A run each minute, slow enough to be watched. What the environment says counts more."""
 PATIENCE_SECONDS = 30
+RESTART_SECONDS = 3
+"""Until a service that was killed is started again: time to see another one go on with its run."""
+
+Process = subprocess.Popen[bytes]
 
 
 def main() -> int:
@@ -28,20 +32,20 @@ def main() -> int:
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     environment = {**FOR_A_LOOK, **sources_at(options.sources_port), **os.environ}
-    started = [
+    others = [
         begun(environment, "source_server", f"--port={options.sources_port}", f"--stops={options.stops}"),
-        *(begun(environment, "service") for _ in range(options.replicas)),
         begun(environment, "web", f"--port={options.web_port}"),
     ]
+    services = [begun(environment, "service") for _ in range(options.replicas)]
     # The first fire of the grid is one interval away.
     first = begun(environment, "job_runner", "--trigger", "first-start")
     try:
         print(f"Open http://127.0.0.1:{options.web_port}; Ctrl-C ends it all.", flush=True)
-        return watched(started)
+        return watched(environment, services, others)
     except KeyboardInterrupt:
         return 130
     finally:
-        ended([*started, first])
+        ended([*others, *services, first])
 
 
 def sources_at(port: int) -> dict[str, str]:
@@ -53,18 +57,30 @@ def sources_at(port: int) -> dict[str, str]:
     }
 
 
-def begun(environment: dict[str, str], module: str, *words: str) -> subprocess.Popen[bytes]:
+def begun(environment: dict[str, str], module: str, *words: str) -> Process:
     return subprocess.Popen([sys.executable, "-m", f"stop_sync.{module}", *words], env=environment)
 
 
-def watched(started: list[subprocess.Popen[bytes]]) -> int:
-    """None of them ends by itself. The first that does says why, and the others are of no use without it."""
-    while all(each.poll() is None for each in started):
+def watched(environment: dict[str, str], services: list[Process], others: list[Process]) -> int:
+    """A service that was killed is started again, as compose does it; meanwhile the other replicas go on. One that
+    ends by itself has said why, and would do so again; and none is of use without the sources and the pages."""
+    while all(each.poll() is None for each in others):
+        for number, service in enumerate(services):
+            code = service.poll()
+            if code is not None and code >= 0:
+                return 1
+            if code is not None:
+                name = signal.Signals(-code).name
+                print(
+                    f"Service {service.pid}: {name}. It is started again in {RESTART_SECONDS} s.", flush=True
+                )
+                time.sleep(RESTART_SECONDS)
+                services[number] = begun(environment, "service")
         time.sleep(0.2)
     return 1
 
 
-def ended(started: list[subprocess.Popen[bytes]]) -> None:
+def ended(started: list[Process]) -> None:
     for each in started:
         each.terminate()
     for each in started:

@@ -6,11 +6,10 @@ Replicas share the data directory. A run that is cut off goes on with the first 
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 from fencepost import Pipeline, Retry, Source
 from fencepost.model import Json
@@ -19,7 +18,7 @@ from stop_sync.artefacts import FILES, count_rows
 from stop_sync.compare import write_matches, write_problems
 from stop_sync.database import Database
 from stop_sync.model import KINDS
-from stop_sync.preprocess import preprocess_gtfs, preprocess_osm, preprocess_register
+from stop_sync.preprocess import REGISTER, TIMETABLE, preprocess, preprocess_osm, wait
 from stop_sync.settings import Settings
 from stop_sync.tables import DYNAMIC, STATIC, fill
 
@@ -27,7 +26,6 @@ NAME = "stops"
 MODES = ("full", "match-import")
 COMPLETE, CACHED, BOOTSTRAP = RUN_TYPES = ("complete", "atlas_cached", "atlas_cached_bootstrap")
 MOST_DOWNLOADED_BYTES = 4 << 30
-STEP_SECONDS = 0.1
 
 Phase = Callable[[PipelineRun], Json]
 
@@ -62,14 +60,24 @@ def pipeline_of(settings: Settings) -> Pipeline:
     def add(name: str, message: str, phase: Phase, *leaves: str, **options: Json) -> None:
         files = [does.folder / FILES[KINDS[each]] for each in leaves]
         pace = settings.pace * (3 if options.get("blocking") else 1)  # the overlay is worth a longer look
-        pipeline.phase(name, message=message, artefacts=files, **options)(paced(phase, pace))
+        if "executor" not in options:
+            phase = paced(phase, pace)
+        pipeline.phase(name, message=message, artefacts=files, **options)(phase)
 
     fetched: dict[str, Json] = {"modes": ["full"]}
     if_changed: dict[str, Json] = {"modes": ["full"], "run_types": [COMPLETE]}
     everything = [*STATIC, *DYNAMIC]
     add("atlas_download", "Downloading the register", does.atlas_download, **if_changed)
     add("gtfs_download", "Downloading the timetable", does.gtfs_download, **if_changed)
-    add("preprocessing", "Reading register and timetable", does.preprocessing, *STATIC, **if_changed)
+    reading = partial(
+        preprocess,
+        raw=str(settings.raw.absolute()),
+        folder=str(settings.artefacts.absolute()),
+        timezone=settings.timezone,
+        pace_seconds=settings.pace.total_seconds(),
+    )
+    apart: dict[str, Json] = {**if_changed, "executor": "process"}
+    add("preprocessing", "Reading register and timetable", reading, *STATIC, **apart)
     add("osm_download", "Downloading the map", does.osm_download, "osm_nodes", **fetched)
     add("matching", "Matching stops", does.matching, "matches")
     add("problems", "Looking for problems", does.problems, "problems")
@@ -86,26 +94,18 @@ def pipeline_of(settings: Settings) -> Pipeline:
 
 
 class Phases:
-    """What each phase does. They are functions, so they run in threads."""
+    """What each phase does, but for the preprocessing. They are functions, so they run in threads."""
 
     def __init__(self, settings: Settings) -> None:
         self.folder = settings.artefacts
         self.database = Database(settings.database_url)
         self._raw = settings.raw
-        self._zone = ZoneInfo(settings.timezone)
 
     def atlas_download(self, run: PipelineRun) -> None:
-        self._download(run, "atlas", "atlas.zip")
+        self._download(run, "atlas", REGISTER)
 
     def gtfs_download(self, run: PipelineRun) -> None:
-        self._download(run, "gtfs", "gtfs.zip")
-
-    def preprocessing(self, run: PipelineRun) -> Json:
-        today = run.fire.now().astimezone(self._zone).date()
-        tallies = [preprocess_register(self._raw / "atlas.zip", self.folder, today)]
-        run.report(done=1, total=2)
-        tallies.append(preprocess_gtfs(self._raw / "gtfs.zip", self.folder))
-        return {tally.source: str(tally) for tally in tallies}
+        self._download(run, "gtfs", TIMETABLE)
 
     def osm_download(self, run: PipelineRun) -> Json:
         path = self._download(run, "osm", "osm.xml")
@@ -158,14 +158,11 @@ class Phases:
 
 def paced(phase: Phase, pace: timedelta) -> Phase:
     """The phase, after so long a wait."""
-    steps = round(pace.total_seconds() / STEP_SECONDS)
-    if not steps:
+    if not pace:
         return phase
 
     def slowly(run: PipelineRun) -> Json:
-        for step in range(steps):
-            run.report(done=step, total=steps)
-            time.sleep(STEP_SECONDS)
+        wait(run, pace.total_seconds())
         return phase(run)
 
     return slowly

@@ -220,9 +220,10 @@ class FunctionBody(_Process):
         }
 
     def _converse(self, enter: Enter) -> dict[str, Any] | None:
-        """Until it says how it ended; None: it did not say."""
+        """Until it says how it ended; None: it did not say. One that is killed before it has read all that was sent to
+        it resets the connection."""
         assert self._socket is not None
-        with self._socket.makefile("rb") as lines:
+        with suppress(ConnectionResetError), self._socket.makefile("rb") as lines:
             for line in lines:
                 message = json.loads(line)
                 if "ready" in message:

@@ -1,8 +1,8 @@
 """Pipelines: a task of ordered phases, with progress, checkpoints, fresh sources and a status document.
 
-In reading order: `pipeline` (declaration), `phases` (running them, in `threads`), `memory` (what a resumed run knows),
-`run` (what a phase sees), `progress`, `rules` (run types), `source` and `http` (freshness), `files` and `download`,
-`publish`, `status`.
+In reading order: `pipeline` (declaration), `phases` (running them, in `threads` or in a `process`), `memory` (what a
+resumed run knows), `run` (what a phase sees), `progress`, `rules` (run types), `source` and `http` (freshness), `files`
+and `download`, `publish`, `status`.
 """
 
 from fencepost.pipeline.files import written

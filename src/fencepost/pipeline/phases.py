@@ -9,11 +9,12 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from fencepost.errors import ConfigurationError, EffectCommitted, PartCommitted
+from fencepost.errors import ConfigurationError, EffectCommitted, RaisedElsewhere
 from fencepost.fire import Fire
 from fencepost.masking import own_mask
 from fencepost.model import Json
 from fencepost.pipeline.memory import FORMAT, Memory, Passed
+from fencepost.pipeline.process import in_process, may_have_processes
 from fencepost.pipeline.progress import BEFORE_THE_FIRST, duration_name, expected, learned
 from fencepost.pipeline.rules import refresh_scope
 from fencepost.pipeline.run import PipelineRun
@@ -157,15 +158,12 @@ class Walk:
         self._end(await self._timed(lambda: self._call(phase)))
 
     async def _call(self, phase: Phase) -> Json:
+        call = in_process if phase.in_process and may_have_processes(self.fire) else called
         try:
-            result = await called(phase.function, self.run)
+            result = await call(phase.function, self.run)
             return clean_json(result, f"the result of phase {phase.name}", RESULT_LIMIT)
         except EffectCommitted as done:
-            # What this phase is for has been done by an attempt that did not live to say so. Others come after it.
-            # An effect with another name than the phase's may be a part of it.
-            if isinstance(done, PartCommitted) and done.name != phase.name:
-                raise
-            self.run.warn(str(done))
+            self.run.take_as_done(done)
             return None
 
     def _begin(self, name: str, message: str, *more: Any) -> None:
@@ -218,4 +216,7 @@ class Walk:
 
 
 def _told(error: BaseException) -> str:
-    return own_mask()(f"{type(error).__name__}: {error}"[: 2 * ERROR_LIMIT])[:ERROR_LIMIT]
+    kind, message = type(error).__name__, str(error)
+    if isinstance(error, RaisedElsewhere):
+        kind, message = error.kind, error.message
+    return own_mask()(f"{kind}: {message}"[: 2 * ERROR_LIMIT])[:ERROR_LIMIT]

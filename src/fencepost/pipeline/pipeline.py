@@ -8,12 +8,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from fencepost.errors import ConfigurationError
 from fencepost.fire import Fire
 from fencepost.model import Json, checked_id
 from fencepost.pipeline.phases import Walk
+from fencepost.pipeline.process import check_can_be_found
 from fencepost.pipeline.progress import MANUAL
 from fencepost.pipeline.rules import Rule, Tables, tables_by_run_type
 from fencepost.pipeline.source import PROBE, Source
@@ -43,6 +44,8 @@ class Phase:
     reuses: tuple[str, ...] = ()
     artefacts: tuple[Path, ...] = ()
     """Files it leaves behind for later phases. A run resumed where they are missing does this phase again."""
+    in_process: bool = False
+    """It runs in a process of its own."""
 
     def left_out(self, mode: str, run_type: str) -> str | None:
         """How a run of this kind does without it: `skipped`, `reused`; None: it does not."""
@@ -109,8 +112,10 @@ class Pipeline:
         rewrites: Tables = (),
         reuses: Sequence[str] = (),
         artefacts: Sequence[str | os.PathLike[str]] = (),
+        executor: Literal["process"] | None = None,
     ) -> Callable[[F], F]:
-        """The next phase: a coroutine, or a function, which runs in a thread. It takes the run, or nothing.
+        """The next phase: a coroutine, or a function, which runs in a thread; either in a process of its own with
+        `executor="process"`. It takes the run, or nothing.
 
         `rewrites` names the tables it writes, or by run type which: `{"complete": […], "cached": […]}`.
         """
@@ -125,8 +130,15 @@ class Pipeline:
         if isinstance(tables, Mapping):
             self._known(tuple(tables), self.run_types, "run type")
 
+        if executor not in (None, "process"):
+            raise ConfigurationError(
+                f'{what}: executor={executor!r} is not known; use "process", or leave it out'
+            )
+
         def declare(function: F) -> F:
             _fits(function, what)
+            if executor is not None:
+                check_can_be_found(function, what)
             self.phases.append(
                 Phase(
                     name,
@@ -139,6 +151,7 @@ class Pipeline:
                     tables,
                     tuple(reuses),
                     tuple(map(Path, artefacts)),
+                    executor is not None,
                 )
             )
             return function

@@ -122,8 +122,11 @@ class Progress:
     async def send_at_intervals(self) -> None:
         while True:
             await asyncio.sleep(EVERY)
-            if self._is_new:
-                self.send()
+            self.send_if_new()
+
+    def send_if_new(self) -> None:
+        if self._is_new:
+            self.send()
 
 
 def _time(moment: datetime | None) -> str | None:

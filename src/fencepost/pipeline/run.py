@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from fencepost.errors import ConfigurationError, UsageError
+from fencepost.errors import ConfigurationError, EffectCommitted, PartCommitted, UsageError
 from fencepost.fire import Fire, Saved
 from fencepost.model import Json
 from fencepost.pipeline.memory import MOST_WARNINGS, WARNING_LIMIT, Memory, Passed
@@ -135,6 +136,37 @@ class PipelineRun:
             connection.executemany(f"insert into {new['stops']} values (?, ?)", rows)
         """
         return published(self.fire, connection, tables, name=self.phase.name)
+
+    # --- for the pipeline -----------------------------------------------------------------------------------
+
+    def take_as_done(self, done: EffectCommitted) -> None:
+        """What this phase is for has been done by an attempt that did not live to say so. Others come after it. An
+        effect with another name than the phase's may be a part of it: that is raised again."""
+        if isinstance(done, PartCommitted) and done.name != self.phase.name:
+            raise done
+        self.warn(str(done))
+
+    def to_json(self) -> dict[str, Json]:
+        """For a phase in a process of its own."""
+        return {
+            "pipeline": self.pipeline.name,
+            "resumable": self.pipeline.resumable,
+            "mode": self.mode,
+            "force": self.force,
+            "memory": self._memory.to_json(),
+            "kept": dict(self.kept),
+            "sources": {name: each.to_json() for name, each in self.sources.items()},
+            "phase": asdict(self.phase),
+            "rewritten": self.progress.rewritten,
+            "reused": self.progress.reused,
+            "claimed": self.fire._claimed,
+        }
+
+    def take(self, left: Mapping[str, Any]) -> Json:
+        """What such a phase has left behind; its result."""
+        self.phase.outcome, self.phase.warnings = left["phase"]["outcome"], left["phase"]["warnings"]
+        self._memory.values.update(left["values"])
+        return left["result"]
 
     def _source(self, name: str) -> Source:
         known = self.pipeline.sources

@@ -8,6 +8,7 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fencepost.errors import FencepostError
@@ -19,21 +20,29 @@ class StillRunning(FencepostError):
 
 async def called(function: Callable[..., Any], run: object) -> Any:
     """A coroutine on this loop, a function in a thread."""
-    arguments = [run] if inspect.signature(function).parameters else []
+    arguments = [run] if takes_run(function) else []
     if inspect.iscoroutinefunction(function):
         return await function(*arguments)
     result = await in_thread(lambda: function(*arguments))
     return await result if inspect.isawaitable(result) else result  # an object whose call is a coroutine
 
 
-async def in_thread(work: Callable[[], Any]) -> Any:
-    """A thread cannot be cancelled. Whoever ends this run waits for its end: only then may somebody else go on. If
-    that takes too long for them they cancel again (an event loop that is closed does), and the run fails."""
+def takes_run(function: Callable[..., Any]) -> bool:
+    """What a partial has named is no place for the run."""
+    given = function.keywords if isinstance(function, partial) else {}
+    return any(name not in given for name in inspect.signature(function).parameters)
+
+
+async def in_thread(work: Callable[[], Any], stop: Callable[[], None] = lambda: None) -> Any:
+    """A thread cannot be cancelled; `stop` may tell its work to end. Whoever ends this run waits for its end: only
+    then may somebody else go on. If that takes too long for them they cancel again (an event loop that is closed
+    does), and the run fails."""
     context = contextvars.copy_context()
     ended = asyncio.get_running_loop().run_in_executor(_THREADS, lambda: context.run(work))
     try:
         return await asyncio.shield(ended)
     except asyncio.CancelledError:
+        stop()
         ended.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody asks any more
         try:
             await asyncio.wait([ended])
