@@ -1,6 +1,7 @@
 import gc
 import os
 import signal
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,3 +25,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     # It has been read by now. The commands that tests start would warn of a variable they do not know.
     os.environ.pop("FENCEPOST_COMPARISON_SEEDS", None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Log lines that hold half a character, as some tests hand in, must not stop the worker that reports them."""
+    report = yield
+    report.sections = [
+        (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
