@@ -20,7 +20,7 @@ from fencepost.store.memory import MemoryStore
 from fencepost.web import connections
 from fencepost.web.app import WebApp
 from fencepost.web.connections import Room, log_accept_errors_once, protocol_in, room
-from fencepost.web.feed import Told
+from fencepost.web.listener import Told
 from tests.web.sample import sample
 from tests.web.serving import QUICK, STARTING, client_of, eventually, served, server_process
 

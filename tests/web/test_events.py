@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,9 +14,12 @@ from typing import Any
 import httpx2
 import pytest
 
+from fencepost import Scheduler, every
 from fencepost.web import feed, sse
+from fencepost.web import listener as listening_module
+from fencepost.web.listener import Listener, Told
 from tests.web.sample import ended, sample, triggered
-from tests.web.serving import PATIENCE, service
+from tests.web.serving import PATIENCE, QUICK, service
 
 
 class Stream:
@@ -50,8 +55,7 @@ class Stream:
 
 
 @contextmanager
-def listening(client: httpx2.Client, job: str | None = None, last_id: str | None = None) -> Iterator[Stream]:
-    query = {"job": job} if job else {}
+def listening(client: httpx2.Client, last_id: str | None = None, **query: Any) -> Iterator[Stream]:
     headers = {"Last-Event-ID": last_id} if last_id else {}
     with client.stream("GET", "/api/v1/events", params=query, headers=headers) as response:
         assert response.status_code == 200
@@ -79,7 +83,10 @@ def test_any_process_tells_what_happens_on_another(tmp_path: object) -> None:
 
 def test_replicas_and_leadership_are_told(tmp_path: object) -> None:
     store = f"sqlite:///{tmp_path}/jobs.db"
-    with service(sample(store), replica=False) as watching, listening(watching) as stream:
+    with (
+        service(sample(store), replica=False) as watching,
+        listening(watching, kinds="replica,leader") as stream,
+    ):
         stream.next()
         with service(sample(store)):
             told = {stream.next()[0] for _ in range(2)}
@@ -129,9 +136,66 @@ def test_only_one_job_if_asked_for(client: httpx2.Client) -> None:
         assert (kind, data["key"]) == ("fire", key)
 
 
+def test_several_jobs_if_asked_for(client: httpx2.Client) -> None:
+    with listening(client, job=["report", "nasty"]) as stream:
+        stream.next()
+        held = triggered(client, "hold")
+        keys = [triggered(client, "nasty"), triggered(client, "report")]
+        for key in keys:
+            kind, data = stream.next()
+            while (kind, data["key"]) != ("fire", key):
+                assert data["key"] != held
+                kind, data = stream.next()
+
+
+def test_changes_of_jobs_are_told_whichever_process_made_them(tmp_path: object) -> None:
+    store = f"sqlite:///{tmp_path}/jobs.db"
+    with (
+        service(sample(store)) as acting,
+        service(sample(store), replica=False) as watching,
+        listening(watching, kinds="job") as stream,
+    ):
+        assert stream.next()[0] == "hello"
+        acting.post("/api/v1/jobs/report/pause", json={"reason": "deploy"})
+        kind, data = stream.next()
+        assert (kind, data["job_id"], data["kind"], data["note"]) == ("job", "report", "paused", "deploy")
+        acting.post("/api/v1/jobs/report/resume")
+        assert stream.next()[1]["kind"] == "resumed"
+
+
+def test_new_and_removed_jobs_are_told() -> None:
+    scheduler = sample()
+    with service(scheduler) as client, listening(client, kinds="job") as stream:
+        stream.next()
+        scheduler.sync.add("nasty", every(hours=1), id="added")
+        kind, data = stream.next()
+        assert (kind, data["job_id"], data["kind"]) == ("job", "added", "defined")
+        scheduler.sync.remove("added")
+        assert stream.next()[1]["kind"] == "removed"
+
+
+def test_only_some_kinds_if_asked_for(client: httpx2.Client) -> None:
+    with listening(client, kinds="job,store") as stream:
+        stream.next()
+        ended(client, triggered(client, "report"))
+        client.post("/api/v1/jobs/report/pause", json={})
+        assert stream.next()[0] == "job"
+    for wrong in ("fires", "fire,", ""):
+        answer = client.get("/api/v1/events", params={"kinds": wrong})
+        assert answer.status_code == 422
+        assert "'fire', 'job', 'replica'" in answer.json()["detail"]
+
+
 def test_a_silent_stream_shows_that_it_lives(client: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "HEARTBEAT", 0.1)
+    monkeypatch.setattr(sse, "BEAT", 0.1)
     with listening(client) as stream:
+        stream.next()
+        last_id = stream.last_id
+        kind, data = stream.next()
+        assert kind == "beat"
+        assert datetime.fromisoformat(data["now"]).year >= 2026
+        assert stream.last_id == last_id, "a stream that breaks off must go on after the last change"
+    with listening(client, kinds="fire") as stream:
         stream.next()
         assert stream.next()[0] == "comment"
 
@@ -161,11 +225,64 @@ def test_more_changes_than_one_look_takes_mean_read_anew(
             assert time.monotonic() < deadline
 
 
-def test_a_listener_that_falls_behind_is_told_to_read_anew() -> None:
-    listener = feed.Listener(None)
-    at = datetime(2026, 1, 1, tzinfo=UTC)
-    for number in range(feed.WAITING + 1):
-        listener.put(feed.Told(str(number), "fire", {}, at, "report"))
-    kinds = [listener.queue.get_nowait().kind for _ in range(2)]  # type: ignore[union-attr]
-    assert kinds == ["reset", "fire"]
-    assert listener.queue.empty()
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def taken(listener: Listener) -> list[str]:
+    async def take() -> list[str]:
+        found = []
+        while text := await listener.take(0.01):
+            found.append(text)
+        return found
+
+    return asyncio.run(take())
+
+
+def told(number: int, subject: str | None = None, **data: str) -> Told:
+    return Told(str(number), "fire", data, AT, "report", subject)
+
+
+def test_a_listener_that_falls_behind_is_told_to_read_anew_once() -> None:
+    listener = Listener()
+    for number in range(3 * listening_module.WAITING + 5):
+        listener.put(told(number))
+    text = "".join(taken(listener))
+    assert text.count("event: reset") == 1
+    assert "event: reset" in text[:30]
+    assert f"id: {3 * listening_module.WAITING + 4}\n" in text
+
+
+def test_of_each_fire_a_slow_listener_gets_the_latest_state() -> None:
+    listener = Listener()
+    for number in range(5 * listening_module.WAITING):
+        listener.put(told(number, subject=f"report@{number % 2}"))
+    [text] = taken(listener)
+    assert text.count("event: ") == 2
+    assert f"id: {5 * listening_module.WAITING - 1}\n" in text
+
+
+def test_what_is_sent_at_once_is_bounded() -> None:
+    listener = Listener()
+    for number in range(10):
+        listener.put(told(number, text="x" * 10_000))
+    assert [text.count("event: ") for text in taken(listener)] == [1] * 10
+
+
+@pytest.mark.slow
+def test_100_fires_a_second_are_told_without_a_reset() -> None:
+    scheduler = Scheduler("memory://", **{**QUICK, "slots": 100})
+    for number in range(100):
+
+        @scheduler.job(every(seconds=1), id=f"tick{number}")
+        async def tick() -> None: ...
+
+    seen, succeeded = Counter[str](), set[str]()
+    with service(scheduler) as client, listening(client) as stream:
+        until = time.monotonic() + 15
+        while time.monotonic() < until:
+            kind, data = stream.next()
+            seen[kind] += 1
+            if kind == "fire" and data["state"] == "succeeded":
+                succeeded.add(data["key"])
+        assert not seen["reset"], seen
+        assert len(succeeded) > 700, seen

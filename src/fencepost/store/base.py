@@ -455,6 +455,10 @@ class Store(ABC):
     async def history(self, job_id: str) -> tuple[JobEvent, ...]: ...
 
     @abstractmethod
+    async def history_since(self, since: datetime) -> tuple[JobEvent, ...]:
+        """The history of all jobs from then on, oldest first; of very many the latest."""
+
+    @abstractmethod
     async def prune(self, keep_seconds: float) -> int:
         """Forget final fires older than that. Tokens and high-water marks stay."""
 

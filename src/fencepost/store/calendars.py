@@ -22,7 +22,7 @@ from fencepost.reigns import Calendar
 from fencepost.store.base import ChangeJob, DueJobs, JobPage, JobPut, Plan, PutJob
 from fencepost.store.decide import Closing
 from fencepost.store.ledger import Ledger, later
-from fencepost.store.rows import TargetRecord
+from fencepost.store.rows import MOST_EVENTS, TargetRecord
 from fencepost.store.rules import ORPHANED_AFTER, definition_outcome
 from fencepost.triggers import EARLIEST, LATEST
 
@@ -290,6 +290,11 @@ class Calendars(Ledger):
 
     def history(self, at: Moment, job_id: str) -> tuple[JobEvent, ...]:
         return tuple(self.events_of(job_id))
+
+    def history_since(self, at: Moment, since: datetime) -> tuple[JobEvent, ...]:
+        found = [event for event in self.events_since(since) if event.at >= since]
+        found.sort(key=lambda event: (event.at, event.job_id))
+        return tuple(found[-MOST_EVENTS:])
 
     # --- planning -----------------------------------------------------------------------------------
 

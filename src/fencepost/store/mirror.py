@@ -10,6 +10,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fencepost.clock import Moment
@@ -100,6 +101,9 @@ class Mirror(Store):
 
     async def history(self, job_id: str) -> tuple[JobEvent, ...]:
         return await self._read(Operations.history, job_id)
+
+    async def history_since(self, since: datetime) -> tuple[JobEvent, ...]:
+        return await self._read(Operations.history_since, since)
 
     async def prune(self, keep_seconds: float) -> int:
         return await self._write(Operations.prune, keep_seconds)

@@ -14,6 +14,9 @@ from datetime import datetime
 from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Lease, ReplicaRecord
 from fencepost.store.base import FireQuery, JobPage
 
+MOST_EVENTS = 1_000
+"""Job events that are found at once."""
+
 
 @dataclass(frozen=True)
 class TargetRecord:
@@ -107,6 +110,10 @@ class Rows(ABC):
 
     @abstractmethod
     def events_of(self, job_id: str) -> Sequence[JobEvent]: ...
+
+    @abstractmethod
+    def events_since(self, since: datetime) -> Iterable[JobEvent]:
+        """Of all jobs: those from then on, and perhaps earlier ones. Of more than `MOST_EVENTS` the latest."""
 
     # Targets. There is one for every task a job refers to.
 

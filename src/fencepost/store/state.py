@@ -84,6 +84,9 @@ class StoreState(Operations):
     def events_of(self, job_id: str) -> Sequence[JobEvent]:
         return self.events.get(job_id, ())
 
+    def events_since(self, since: datetime) -> Iterable[JobEvent]:
+        return [event for events in self.events.values() for event in events if event.at >= since]
+
     # --- targets --------------------------------------------------------------------------------------
 
     def target(self, name: str) -> TargetRecord:

@@ -43,7 +43,7 @@ from fencepost.store.base import (
 )
 from fencepost.store.state import StoreState
 from fencepost.testing.conformance import Harness
-from fencepost.triggers import Trigger, at, cron, every
+from fencepost.triggers import EARLIEST, Trigger, at, cron, every
 
 REPLICAS = ("a", "b", "c")
 TARGETS = ("work", "play")
@@ -158,6 +158,7 @@ class Comparison:
         await self.ask("jobs")
         for job_id in JOBS:
             await self.ask("history", job_id)
+        await self.ask("history_since", EARLIEST)
         await self.ask("find_fires", FireQuery(limit=100_000))
 
     # --- time ---------------------------------------------------------------------------------------------
@@ -425,6 +426,8 @@ class Comparison:
             await self.ask("jobs", None, page)
         elif what == 2:
             await self.ask("history", chance.choice([*JOBS, "nothing"]))
+        else:
+            await self.ask("history_since", self.moment().wall - timedelta(minutes=5))
 
     def _draw_query(self) -> FireQuery:
         chance = self.chance

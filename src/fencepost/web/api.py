@@ -19,6 +19,7 @@ from fencepost.views.times import ago, ahead
 from fencepost.web import models
 from fencepost.web.endpoint import Call, Endpoint, Shape
 from fencepost.web.health import livez, readyz, scheduler_status
+from fencepost.web.listener import Listener
 from fencepost.web.problems import Problem
 from fencepost.web.sse import EventStream
 
@@ -102,7 +103,9 @@ async def replicas(call: Call) -> Shape:
 
 async def events(call: Call) -> Response:
     """What changes, as it does: server-sent events."""
-    return EventStream(call.web.feed, call.query.job, call.request.headers.get("last-event-id"))
+    asked: models.EventsAsked = call.query
+    listener = Listener(asked.job, asked.kinds)
+    return EventStream(call.web.feed, listener, call.request.headers.get("last-event-id"))
 
 
 # --- acting -------------------------------------------------------------------------------------------

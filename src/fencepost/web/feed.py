@@ -1,9 +1,9 @@
 """What changes in the store, for whoever listens: the same whichever replica serves it.
 
 One feed per process, which looks while somebody listens: at what is due and not final, at what fell due lately, at
-whoever takes part. What differs from the look before is told. Looks are a second apart, and follow at once when this
-process's own replica did something. An event is the state of one fire, replica or leadership *now*, as the store has
-it; steps in between may be left out, and telling one twice does no harm.
+what was changed in jobs, at whoever takes part. What differs from the look before is told. Looks are a second apart,
+and follow at once when this process's own replica did something. An event is the state of one fire, replica or
+leadership *now*, as the store has it; steps in between may be left out, and telling one twice does no harm.
 
 Not seen: a fire that was due more than a few seconds ago, was never seen waiting, and was decided by another process
 between two looks, as when a backlog is closed after a downtime. The ledger has it.
@@ -22,12 +22,13 @@ from typing import Any
 
 from fencepost.errors import FencepostError
 from fencepost.events import Event
-from fencepost.model import FireRecord, State
+from fencepost.model import FireRecord, JobEvent, State
 from fencepost.recurring import RecurringErrors
 from fencepost.store.base import FireQuery, Roster, Store
 from fencepost.triggers import iso
-from fencepost.views.shapes import fire_shape
+from fencepost.views.shapes import event_shape, fire_shape
 from fencepost.web.desk import Desk
+from fencepost.web.listener import Listener, Told
 from fencepost.web.problems import Problem
 from fencepost.web.shutdown import Shutdown
 
@@ -35,59 +36,36 @@ log = logging.getLogger("fencepost")
 
 LOOK_EVERY = 1.0
 SHORTEST = 0.1
-"""Seconds between two looks, however much happens."""
+"""Seconds between two looks, however much happens;"""
+REST = 20
+"""and so many times as long as the look took: a busy ledger is looked at less often."""
 LINGER = 60.0
 """Seconds the feed goes on without listeners: whoever comes back finds what was told meanwhile."""
 OVERLAP = timedelta(seconds=5)
 """How far before the last look fires are looked for: another process's write may become visible a little late."""
-MOST_ROWS = 500
-"""Of one look. If there are more, listeners are told to read anew, every so many seconds:"""
+MOST_ROWS = 1_000
+"""Of one look. If more have changed since the last, listeners are told to read anew, every so many seconds:"""
 RESET_EVERY = 10.0
 MOST_BY_KEY = 50
-KEPT = 1_000
-WAITING = 256
-"""Events that a slow listener may fall behind before it is told to read everything anew."""
+KEPT = 2_000
 LIVE = tuple(state for state in State if not state.final)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    id: str
+class Change:
+    """What is to be told: see `Told`."""
+
     kind: str
     data: Mapping[str, Any]
-    at: datetime
     job_id: str | None = None
-
-
-class Listener:
-    """One open stream. None ends it."""
-
-    def __init__(self, job_id: str | None) -> None:
-        self.job_id = job_id
-        self.queue: asyncio.Queue[Told | None] = asyncio.Queue(WAITING)
-
-    def put(self, told: Told) -> None:
-        if self.job_id is not None and told.kind == "fire" and told.job_id != self.job_id:
-            return
-        if self.queue.full():
-            self._empty()
-            self.queue.put_nowait(Told(told.id, "reset", {"reason": "fell behind"}, told.at))
-        self.queue.put_nowait(told)
-
-    def end(self) -> None:
-        if self.queue.full():
-            self._empty()
-        self.queue.put_nowait(None)
-
-    def _empty(self) -> None:
-        while not self.queue.empty():
-            self.queue.get_nowait()
+    subject: str | None = None
 
 
 @dataclass
 class Glance:
     roster: Roster
     fires: list[FireRecord]
+    jobs: tuple[JobEvent, ...]
     whole: bool
     """Whether nothing was left out for its number."""
 
@@ -98,6 +76,7 @@ class Memory:
 
     at: datetime
     fires: dict[str, FireRecord] = field(default_factory=dict)
+    jobs: tuple[JobEvent, ...] = ()
     replicas: dict[str, str] = field(default_factory=dict)
     leader: tuple[str | None, int] = (None, 0)
 
@@ -124,9 +103,13 @@ class Feed:
     def listeners(self) -> int:
         return len(self._listeners)
 
-    async def join(self, job_id: str | None, last_id: str | None) -> Listener:
+    @property
+    def looked_at(self) -> datetime | None:
+        """The store's time of the last look."""
+        return self._memory.at if self._memory else None
+
+    async def join(self, listener: Listener, last_id: str | None) -> None:
         """Listen from now on, or from where a stream broke off."""
-        listener = Listener(job_id)
         self._listeners.add(listener)
         self._shutdown.watch(listener.end)
         self._begin()
@@ -144,7 +127,6 @@ class Feed:
         else:
             for told in self._since(last_id, at):
                 listener.put(told)
-        return listener
 
     def leave(self, listener: Listener) -> None:
         self._listeners.discard(listener)
@@ -171,14 +153,17 @@ class Feed:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        last_heard = loop.time()
+        last_heard, took = loop.time(), 0.0
         try:
             while self._listeners or loop.time() < last_heard + LINGER:
                 if self._listeners:
                     last_heard = loop.time()
-                await asyncio.sleep(SHORTEST)
-                await self._pause(LOOK_EVERY - SHORTEST)
+                rest = min(max(SHORTEST, REST * took), LOOK_EVERY)
+                await asyncio.sleep(rest)
+                await self._pause(LOOK_EVERY - rest)
+                began = loop.time()
                 await self._guarded_look()
+                took = loop.time() - began
         finally:
             self._loop = self._memory = None
             self._shutdown.forget(self._end)
@@ -204,7 +189,7 @@ class Feed:
         except (FencepostError, Problem) as error:
             if not self._lost and self._memory is not None:
                 self._lost = True
-                self._tell(self._memory.at, [("store", {"answers": False, "detail": str(error)}, None)])
+                self._tell(self._memory.at, [Change("store", {"answers": False, "detail": str(error)})])
         except Exception as error:
             self._errors.log("unexpected error while looking for changes; trying again", error)
 
@@ -214,17 +199,17 @@ class Feed:
         glance = await self._desk.look(lambda store: _glance(store, memory, named))
         if self._memory is not memory:
             return  # two looked at once; the other was first
-        changes: list[tuple[str, Mapping[str, Any], str | None]] = []
+        changes: list[Change] = []
         if self._lost:
             self._lost = False
-            changes.append(("store", {"answers": True}, None))
+            changes.append(Change("store", {"answers": True}))
         self._memory = _remembered(glance)
         if memory is None:
             self._kept.clear()
             self._kept_since = glance.roster.now
             return
         if not glance.whole and self._may_reset():
-            changes.append(("reset", {"reason": "more changed than is told"}, None))
+            changes.append(Change("reset", {"reason": "more changed than is told"}))
         changes += _differences(memory, self._memory, glance)
         self._tell(glance.roster.now, changes)
 
@@ -236,9 +221,9 @@ class Feed:
         self._reset_at = now
         return True
 
-    def _tell(self, at: datetime, changes: Iterable[tuple[str, Mapping[str, Any], str | None]]) -> None:
-        for number, (kind, data, job_id) in enumerate(changes, start=1):
-            told = Told(_id(at, number), kind, data, at, job_id)
+    def _tell(self, at: datetime, changes: Iterable[Change]) -> None:
+        for number, change in enumerate(changes, start=1):
+            told = Told(_id(at, number), change.kind, change.data, at, change.job_id, change.subject)
             self._kept.append(told)
             for listener in self._listeners:
                 listener.put(told)
@@ -272,8 +257,11 @@ async def _glance(store: Store, memory: Memory | None, named: set[str]) -> Glanc
     wanted = [key for key in dict.fromkeys((*named, *known)) if key not in found]
     for key in wanted[:MOST_BY_KEY]:
         found |= {fire.key: fire for fire in await store.find_fires(FireQuery(key=key))}
-    whole = max(len(recent), len(live)) < MOST_ROWS and len(wanted) <= MOST_BY_KEY
-    return Glance(roster, sorted(found.values(), key=lambda fire: fire.due_at), whole)
+    # Newest first: where there is no room for all of the overlap, what fell due since the last look still is.
+    reaches = len(recent) < MOST_ROWS or recent[-1].due_at < since
+    whole = reaches and len(live) < MOST_ROWS and len(wanted) <= MOST_BY_KEY
+    jobs = await store.history_since(since - OVERLAP)
+    return Glance(roster, sorted(found.values(), key=lambda fire: fire.due_at), jobs, whole)
 
 
 def _remembered(glance: Glance) -> Memory:
@@ -281,6 +269,7 @@ def _remembered(glance: Glance) -> Memory:
     return Memory(
         roster.now,
         {fire.key: fire for fire in glance.fires},
+        glance.jobs,
         {
             replica.id: "overdue"
             if replica.id in roster.overdue
@@ -293,19 +282,20 @@ def _remembered(glance: Glance) -> Memory:
     )
 
 
-def _differences(
-    before: Memory, after: Memory, glance: Glance
-) -> Iterable[tuple[str, Mapping[str, Any], str | None]]:
+def _differences(before: Memory, after: Memory, glance: Glance) -> Iterable[Change]:
+    for event in glance.jobs:
+        if event not in before.jobs:
+            yield Change("job", {"job_id": event.job_id, **event_shape(event)}, event.job_id)
     for fire in glance.fires:
         if before.fires.get(fire.key) != fire:
             progress = None if fire.progress is None else dict(fire.progress)
-            yield "fire", {**fire_shape(fire), "progress": progress}, fire.job_id
+            yield Change("fire", {**fire_shape(fire), "progress": progress}, fire.job_id, fire.key)
     for id in sorted(before.replicas.keys() | after.replicas.keys()):
         state = after.replicas.get(id, "gone")
         if before.replicas.get(id, "gone") != state:
-            yield "replica", {"replica": id, "state": state}, None
+            yield Change("replica", {"replica": id, "state": state}, subject=id)
     if before.leader != after.leader:
-        yield "leader", {"replica": after.leader[0], "term": after.leader[1]}, None
+        yield Change("leader", {"replica": after.leader[0], "term": after.leader[1]}, subject="")
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:

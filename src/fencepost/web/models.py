@@ -34,6 +34,13 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _split(value: Any) -> Any:
+    return [part for each in _as_list(value) for part in str(each).split(",")]
+
+
+Kind = Literal["fire", "job", "replica", "leader", "store", "beat"]
+
+
 class Page(Asked):
     model_config = ConfigDict(strict=False)  # a query has only texts
 
@@ -55,7 +62,12 @@ class JobsAsked(Page):
 
 
 class EventsAsked(Asked):
-    job: str | None = Field(None, pattern=ID, description="Only fires of this job.")
+    job: Annotated[list[Annotated[str, Field(pattern=ID)]], BeforeValidator(_as_list)] = Field(
+        [], max_length=50, description="Only fires and changes of these jobs."
+    )
+    kinds: Annotated[list[Kind], BeforeValidator(_split)] = Field(
+        [], description="Only these kinds of events, between commas. `hello` and `reset` are always sent."
+    )
 
 
 class PipelineAsked(Asked):

@@ -9,14 +9,17 @@ from contextlib import suppress
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from fencepost.triggers import iso
 from fencepost.values import json_text
-from fencepost.web.feed import Feed, Told
+from fencepost.web.feed import Feed
+from fencepost.web.listener import Listener
 from fencepost.web.problems import Problem
 from fencepost.web.transport import TRANSPORT
 
 MOST_STREAMS = 200
-HEARTBEAT = 15.0
-"""Seconds of silence after which a comment is sent: proxies close connections that seem idle."""
+BEAT = 5.0
+"""Seconds of silence after which a `beat` is sent. Proxies close connections that seem idle; and a client that misses
+three knows that its connection is dead."""
 STALLED = 30.0
 """Seconds a client may take no bytes."""
 RETRY_MS = 2_000
@@ -27,11 +30,11 @@ BUFFERED = 16_384
 class EventStream(Response):
     media_type = "text/event-stream"
 
-    def __init__(self, feed: Feed, job_id: str | None, last_id: str | None) -> None:
+    def __init__(self, feed: Feed, listener: Listener, last_id: str | None) -> None:
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._feed = feed
-        self._job_id = job_id
+        self._listener = listener
         self._last_id = last_id
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,7 +44,8 @@ class EventStream(Response):
             return
         if self._feed.listeners >= MOST_STREAMS:
             raise Problem(503, f"{MOST_STREAMS} streams are open already", headers={"Retry-After": "10"})
-        listener = await self._feed.join(self._job_id, self._last_id)
+        listener = self._listener
+        await self._feed.join(listener, self._last_id)
         transport = scope.get(TRANSPORT)
         if transport is not None:
             transport.set_write_buffer_limits(high=BUFFERED)
@@ -49,11 +53,13 @@ class EventStream(Response):
         gone.add_done_callback(lambda _: listener.end())
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            text = f"retry: {RETRY_MS}\n\n"
-            while text:
+            text: str | None = f"retry: {RETRY_MS}\n\n"
+            while text is not None:
                 async with asyncio.timeout(STALLED):
                     await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
-                text = await _next(listener.queue)
+                text = await listener.take(BEAT)
+                if text == "":
+                    text = self._beat()
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
             # It takes no bytes. A server that closes the connection would wait for it to take the rest.
@@ -64,17 +70,12 @@ class EventStream(Response):
             self._feed.leave(listener)
             gone.cancel()
 
-
-async def _next(queue: asyncio.Queue[Told | None]) -> str:
-    """The next event as text, or a sign of life; empty: the end."""
-    try:
-        async with asyncio.timeout(HEARTBEAT):
-            told = await queue.get()
-    except TimeoutError:
-        return ": still here\n\n"
-    if told is None:
-        return ""
-    return f"id: {told.id}\nevent: {told.kind}\ndata: {json_text(told.data)}\n\n"
+    def _beat(self) -> str:
+        """Without an id: a stream that breaks off goes on after the last event."""
+        if not self._listener.wants("beat"):
+            return ": still here\n\n"
+        at = self._feed.looked_at
+        return f"event: beat\ndata: {json_text({'now': iso(at) if at else None})}\n\n"
 
 
 async def _until_gone(receive: Receive) -> None:

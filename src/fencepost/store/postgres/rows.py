@@ -51,7 +51,7 @@ from fencepost.store.postgres.records import (
     without_cursor,
 )
 from fencepost.store.postgres.schema import meta, set_meta
-from fencepost.store.rows import TargetRecord
+from fencepost.store.rows import MOST_EVENTS, TargetRecord
 from fencepost.store.rules import needed_events
 from fencepost.store.texts import read, same_but_hot, same_outcome, text, texts_of
 
@@ -261,6 +261,11 @@ class PostgresRows(LazyRows):
         query = "select job_id, event from {schema}.events where job_id = any(%s) order by job_id, number"
         for job_id, event in self._db.all(query, Texts(job_ids)):
             self.events[job_id].append(read(JobEvent, event))
+
+    def events_since(self, since: datetime) -> Iterable[JobEvent]:
+        latest = "select number, at, event from {schema}.events order by number desc limit %s"
+        query = f"select event from ({latest}) as latest where at >= %s order by number"
+        return [read(JobEvent, event) for (event,) in self._db.all(query, MOST_EVENTS, micros(since))]
 
     # --- targets --------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@
 | `<p>:others` | set | the places of all `<p>:fire:` rows |
 | `<p>:manual` | hash | when a fire by hand was due |
 | `<p>:stretches` | sorted set | rows that stand for several fires, by their last due time |
+| `<p>:noted` | sorted set | jobs by their latest event |
 | `<p>:retold` | set | jobs with more than one event |
 | `<p>:extremes` | sorted set | by how much a fire ended before it was due, because the clock stepped back |
 | `<p>:meta` | hash | schema, the server's run |
@@ -55,6 +56,7 @@ class Keys:
         self.others = f"{prefix}:others"
         self.manual = f"{prefix}:manual"
         self.stretches = f"{prefix}:stretches"
+        self.noted = f"{prefix}:noted"
         self.retold = f"{prefix}:retold"
         self.extremes = f"{prefix}:extremes"
         self.meta = f"{prefix}:meta"

@@ -44,7 +44,7 @@ from fencepost.store.redis.values import (
     stamp,
     targets_digest,
 )
-from fencepost.store.rows import TargetRecord
+from fencepost.store.rows import MOST_EVENTS, TargetRecord
 from fencepost.store.rules import ORPHANED_AFTER
 from fencepost.store.state import ACTIVE, OPEN, matches
 from fencepost.store.texts import read, target_record, text
@@ -253,10 +253,16 @@ class RedisRows(LazyRows):
     def note(self, event: JobEvent) -> None:
         super().note(event)
         self.batch.do("NOTE", event.job_id, text(event))
+        self.batch.do("ZADD", self._keys.noted, "GT", micros(event.at), event.job_id)
 
     def events_of(self, job_id: str) -> Sequence[JobEvent]:
         rows = self._call("LRANGE", self._keys.events(job_id), 0, -1)
         return [*(read(JobEvent, row) for row in rows), *super().events_of(job_id)]
+
+    def events_since(self, since: datetime) -> Iterable[JobEvent]:
+        args = ("+inf", micros(since), "LIMIT", 0, MOST_EVENTS)
+        ids = self._call("ZREVRANGEBYSCORE", self._keys.noted, *args)
+        return [event for id in ids for event in self.events_of(id)]
 
     def fetch_targets(self, names: Sequence[str]) -> Iterable[TargetRecord]:
         for chunk in _chunks([name for name in names if name not in self.targets]):

@@ -23,7 +23,7 @@ from fencepost.store.base import FireQuery, JobPage
 from fencepost.store.codec import from_json, micros, moment, ticks, when
 from fencepost.store.columns import fate_of, fate_row, settled_attempt
 from fencepost.store.lazy import JobChange, LazyRows
-from fencepost.store.rows import TargetRecord
+from fencepost.store.rows import MOST_EVENTS, TargetRecord
 from fencepost.store.rules import is_plain, needed_events
 from fencepost.store.sqlite.find import EXTRA, FIRE_FIELDS, FIRES, found
 from fencepost.store.sqlite.schema import Names, meta, set_meta
@@ -132,6 +132,11 @@ class SqliteRows(LazyRows):
         self.flush()
         rows = self._all("select event from {events} where job_id = ? order by number", job_id)
         return [read(JobEvent, row[0]) for row in rows]
+
+    def events_since(self, since: datetime) -> Iterable[JobEvent]:
+        latest = "select at, event from {events} order by number desc limit ?"
+        rows = self._all(f"select event from ({latest}) where at >= ?", MOST_EVENTS, micros(since))
+        return [read(JobEvent, row[0]) for row in reversed(rows)]
 
     # --- targets --------------------------------------------------------------------------------------
 

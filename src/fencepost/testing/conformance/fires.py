@@ -601,6 +601,20 @@ class LedgerRules:
         assert all(event.job_id == "job" and event.at >= start for event in events)
         assert await harness.store.history("another") == ()
 
+    async def test_changes_of_all_jobs_are_found_by_their_time(self, harness: Harness) -> None:
+        await harness.define("old")
+        await harness.advance(60)
+        since = await harness.now()
+        await harness.define("one")
+        await harness.advance(1)
+        await harness.pause("old")
+        await harness.advance(1)
+        await harness.resume("old")
+        found = [(event.job_id, event.kind) for event in await harness.store.history_since(since)]
+        assert found == [("one", "defined"), ("old", "paused"), ("old", "resumed")]
+        later = since + timedelta(seconds=1, milliseconds=500)
+        assert [event.kind for event in await harness.store.history_since(later)] == ["resumed"]
+
     async def test_a_definition_holds_from_the_last_fire_decided(self, harness: Harness) -> None:
         fire = await harness.running()
         if harness.step_back is None:

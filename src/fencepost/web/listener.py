@@ -1,0 +1,89 @@
+"""One open stream of events: what its client asked for, and what it has not been sent yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from fencepost.values import json_text
+
+KINDS = ("fire", "job", "replica", "leader", "store", "beat")
+"""That a client may choose from. `hello` and `reset` are about the stream itself and always sent."""
+WAITING = 1_000
+"""Events that a slow listener may fall behind before it is told to read everything anew."""
+MOST_CHARACTERS = 16_384
+"""Sent at once, unless one event alone is longer."""
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """An event. `subject`: the fire, replica or job it is about; a later event of the same kind and subject replaces
+    one that has not been sent yet."""
+
+    id: str
+    kind: str
+    data: Mapping[str, Any]
+    at: datetime
+    job_id: str | None = None
+    subject: str | None = None
+
+    @cached_property
+    def text(self) -> str:
+        """As it is sent; written once for all listeners."""
+        return f"id: {self.id}\nevent: {self.kind}\ndata: {json_text(self.data)}\n\n"
+
+
+class Listener:
+    def __init__(self, jobs: Iterable[str] = (), kinds: Iterable[str] = ()) -> None:
+        """Only of these jobs and kinds; none: of all."""
+        self._jobs = frozenset(jobs)
+        self._kinds = frozenset(kinds or KINDS) | {"hello", "reset"}
+        self._waiting: dict[object, Told] = {}
+        self._changed = asyncio.Event()
+        self._ended = False
+
+    def wants(self, kind: str) -> bool:
+        return kind in self._kinds
+
+    def put(self, told: Told) -> None:
+        if told.kind not in self._kinds or (self._jobs and told.job_id and told.job_id not in self._jobs):
+            return
+        key = told if told.subject is None else (told.kind, told.subject)
+        self._waiting.pop(key, None)  # the order is that of the latest news
+        if len(self._waiting) >= WAITING:
+            self._waiting.clear()
+            reset = Told(told.id, "reset", {"reason": "fell behind"}, told.at, subject="")
+            self._waiting[reset.kind] = reset
+        self._waiting[key] = told
+        self._changed.set()
+
+    def end(self) -> None:
+        """What waits is not sent any more."""
+        self._ended = True
+        self._changed.set()
+
+    async def take(self, seconds: float) -> str | None:
+        """The text of what waits, as much as is sent at once. Empty: nothing for so long. None: the end."""
+        if not self._waiting and not self._ended:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._changed.wait()
+            except TimeoutError:
+                return ""
+        if self._ended:
+            return None
+        texts, length = list[str](), 0
+        while self._waiting:
+            key = next(iter(self._waiting))
+            text = self._waiting[key].text
+            if texts and length + len(text) > MOST_CHARACTERS:
+                break
+            del self._waiting[key]
+            texts.append(text)
+            length += len(text)
+        return "".join(texts)
