@@ -499,6 +499,11 @@ def fire_key(job_id: str, due_at: datetime) -> str:
     return f"{job_id}@{iso(due_at)}"
 
 
+def job_of(key: str) -> str:
+    """The id of the job that the fire with this key belongs to."""
+    return key.partition("@")[0].partition("!")[0]
+
+
 def repeating(fire: FireRecord, anew: bool) -> dict[str, Json]:
     """What a retry of this fire says of it. `anew`: its effects happen once more, under a key of their own."""
     repeats = {"key": fire.key, "due_at": iso(fire.nominal_due_at)}

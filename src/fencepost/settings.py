@@ -49,6 +49,9 @@ class Settings:
     revision: int | None = None  # grows with every deploy: tells an older replica from a newer one
     auth_token: str | None = None  # may do everything
     read_token: str | None = None  # may look, not act
+    tokens_file: str | None = None  # named tokens with roles (access.py)
+    tls_cert: str | None = None  # of `fencepost serve`: the certificate chain, and its key
+    tls_key: str | None = None
     trusted_proxies: tuple[str, ...] = ()  # addresses or networks whose forwarding headers count
     host: str = "127.0.0.1"
     port: int = 8787
@@ -127,6 +130,8 @@ class Settings:
             raise ConfigurationError("retention (0s) would keep no history: raise it, for instance to 30d")
 
     def _check_relations(self) -> None:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ConfigurationError("tls_cert and tls_key belong together: set both, or neither")
         for name, ttl in (("leader_ttl", self.leader_ttl), ("run_ttl", self.run_ttl)):
             if ttl < 2 * self.heartbeat:
                 lower = f", or lower heartbeat to {_shown(ttl / 2)}" if ttl / 2 >= SHORTEST_HEARTBEAT else ""
@@ -430,13 +435,18 @@ _PARSERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "revision": _whole_number(0, 2**53, hint=" that grows with every deploy, such as a build number"),
     "auth_token": _text,
     "read_token": _text,
+    "tokens_file": _text,
+    "tls_cert": _text,
+    "tls_key": _text,
     "trusted_proxies": _networks,
     "host": _text,
     "port": _whole_number(0, 65_535),
     "retention": duration,
     "log_level": _log_level,
 }
-_OPTIONAL: Final = frozenset({"store", "horizon", "revision", "auth_token", "read_token"})
+_OPTIONAL: Final = frozenset(
+    {"store", "horizon", "revision", "auth_token", "read_token", "tokens_file", "tls_cert", "tls_key"}
+)
 _SECRETS: Final = ("store", "auth_token", "read_token")
 _RESERVED_TABLES: Final = frozenset({"jobs", "tasks"})
 

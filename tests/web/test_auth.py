@@ -78,7 +78,7 @@ def test_a_reader_looks_and_an_operator_acts(guarded: httpx2.Client) -> None:
     assert guarded.get("/metrics", headers=bearer(READ)).status_code == 200
     refused = guarded.post("/api/v1/jobs/report/trigger", headers=bearer(READ))
     assert refused.status_code == 403
-    assert "FENCEPOST_AUTH_TOKEN" in refused.json()["detail"]
+    assert "takes the role operate" in refused.json()["detail"]
     assert guarded.post("/api/v1/jobs/report/trigger", headers=bearer(OPERATE)).status_code == 202
 
 
@@ -154,8 +154,11 @@ def test_an_answer_of_the_hosts_that_is_no_role_lets_nobody_in(caplog: pytest.Lo
 
     with service(sample(), authorize=lambda _: said[0]) as client:
         for known in NO_ROLES:
-            answers: list[Any] = [lambda said: said, later, Caller, lambda name: Caller("read", name)]
-            for answer in answers[:3] if isinstance(known, str) else answers:
+            answers: list[Any] = [
+                *(lambda said: said, later, Caller, lambda jobs: Caller("read", "ada", jobs)),
+                lambda name: Caller("read", name),
+            ]
+            for answer in answers[:4] if isinstance(known, str) else answers:
                 for request in (("GET", "/api/v1/fires"), ("POST", "/api/v1/jobs/report/trigger")):
                     said[0] = answer(known)
                     assert client.request(*request).status_code == 401, (known, request)

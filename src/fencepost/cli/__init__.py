@@ -28,6 +28,7 @@ from fencepost.cli.run import run
 from fencepost.cli.serve import serve
 from fencepost.cli.show import show
 from fencepost.cli.status import status
+from fencepost.cli.token import token
 from fencepost.cli.trigger import trigger
 from fencepost.cli.why import why
 from fencepost.errors import FencepostError, UsageError
@@ -66,6 +67,7 @@ COMMANDS = (
     preview,
     audit,
     doctor,
+    token,
     demo,
 )
 

@@ -21,18 +21,17 @@ from fencepost.scheduler import Scheduler
 )
 @click.option("--host", help="Address to listen on; default: FENCEPOST_HOST, else 127.0.0.1.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="Default: FENCEPOST_PORT, else 8787.")
+@click.option("--tls-cert", metavar="FILE", help="Certificate chain (PEM): serve HTTPS.")
+@click.option("--tls-key", metavar="FILE", help="Its private key (PEM).")
 @log_options
-def serve(
-    target: str, replica: str, host: str | None, port: int | None, log_format: Any, verbose: bool
-) -> None:
+def serve(target: str, replica: str, log_format: Any, verbose: bool, **options: Any) -> None:
     """Serve API, live events, health and metrics, and run the jobs of TARGET.
 
-    An address that other machines can reach demands FENCEPOST_AUTH_TOKEN or FENCEPOST_AUTH_TOKEN_FILE.
+    An address that other machines can reach demands FENCEPOST_TOKENS_FILE (see `fencepost token`), FENCEPOST_AUTH_TOKEN
+    or FENCEPOST_AUTH_TOKEN_FILE. SIGHUP reads tokens and certificate again.
     """
     scheduler = load(target)
-    given: dict[str, Any] = {
-        name: value for name, value in (("host", host), ("port", port)) if value is not None
-    }
+    given = {name: value for name, value in options.items() if value is not None}
     scheduler.settings = replace(scheduler.settings, **given)
     app = scheduler.asgi(replica=replica == "on")
 

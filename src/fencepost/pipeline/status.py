@@ -94,10 +94,14 @@ async def _read(store: Store, job_id: str) -> _Reading:
     return _Reading(records[0], fires)
 
 
-def _declared(scheduler: Scheduler) -> str | None:
+def declared_pipelines(scheduler: Scheduler) -> list[str]:
     from fencepost.pipeline.pipeline import Pipeline
 
-    found = [id for id in scheduler.jobs if isinstance(scheduler.function_of(id), Pipeline)]
+    return [id for id in scheduler.jobs if isinstance(scheduler.function_of(id), Pipeline)]
+
+
+def _declared(scheduler: Scheduler) -> str | None:
+    found = declared_pipelines(scheduler)
     return found[0] if len(found) == 1 else None
 
 

@@ -17,11 +17,12 @@ from fencepost.views.overview import overview
 from fencepost.views.shapes import definition_shape, event_shape, fire_shape, pause_shape, whole_fire_shape
 from fencepost.views.times import ago, ahead
 from fencepost.web import models
-from fencepost.web.endpoint import Call, Endpoint, Shape
+from fencepost.web.endpoint import Call, Endpoint, Shape, no_fire, no_job
 from fencepost.web.health import livez, readyz, scheduler_status
 from fencepost.web.listener import Listener
 from fencepost.web.problems import Problem
 from fencepost.web.sse import EventStream
+from fencepost.web.visible import visible
 
 DEEPEST = 10_000
 """Fires due at one and the same instant that a cursor can point into."""
@@ -34,7 +35,7 @@ INSTANT = timedelta(microseconds=1)
 async def status(call: Call) -> Shape:
     """Who leads, who takes part, how each job stands."""
     found, _ = await call.web.desk.look(lambda store: overview(store, call.web.scheduler.store_name))
-    return found
+    return visible(found, call.caller)
 
 
 async def jobs(call: Call) -> Shape:
@@ -83,7 +84,7 @@ async def fires(call: Call) -> Shape:
         rows = await store.find_fires(query)
         end = skip + asked.limit
         return {
-            "items": [fire_shape(fire) for fire in rows[skip:end]],
+            "items": [fire_shape(fire) for fire in rows[skip:end] if call.caller.sees(fire.job_id)],
             "next": _cursor(rows[:end]) if len(rows) > end else None,
         }
 
@@ -104,8 +105,14 @@ async def replicas(call: Call) -> Shape:
 async def events(call: Call) -> Response:
     """What changes, as it does: server-sent events."""
     asked: models.EventsAsked = call.query
-    listener = Listener(asked.job, asked.kinds)
+    listener = Listener(asked.job, asked.kinds, call.caller.sees)
     return EventStream(call.web.feed, listener, call.request.headers.get("last-event-id"))
+
+
+async def me(call: Call) -> Shape:
+    """Who asks, and what it may do."""
+    caller = call.caller
+    return {"name": caller.name, "role": caller.role, "jobs": list(caller.jobs)}
 
 
 # --- acting -------------------------------------------------------------------------------------------
@@ -190,12 +197,12 @@ async def retry(call: Call) -> Shape:
 
 async def pipeline(call: Call) -> Shape:
     """How the pipeline stands, for the status widget."""
-    return await call.web.pipeline_status(call.query.job)
+    return await call.web.pipeline_status(call.query.job, caller=call.caller)
 
 
 async def metrics(call: Call) -> Response:
     """Metrics of this process and of the store, for Prometheus."""
-    return await call.web.metrics.scrape()
+    return await call.web.metrics.scrape(call.caller)
 
 
 ENDPOINTS = (
@@ -205,6 +212,7 @@ ENDPOINTS = (
     Endpoint("GET", "/api/v1/fires", fires, models.FirePage, models.FiresAsked, errors=(304,)),
     Endpoint("GET", "/api/v1/fires/{key}", fire, models.WholeFire, errors=(304, 404)),
     Endpoint("GET", "/api/v1/replicas", replicas, models.Replicas, errors=(304,)),
+    Endpoint("GET", "/api/v1/me", me, models.Me, errors=(304,)),
     Endpoint(
         "GET", "/api/v1/events", events, models.Answer, models.EventsAsked, media_type="text/event-stream"
     ),
@@ -255,14 +263,14 @@ ENDPOINTS = (
 async def _job(store: Store, id: str) -> JobRecord:
     found = await store.jobs([id])
     if not found:
-        raise Problem(404, f"there is no job {id!r} in the store")
+        raise no_job(id)
     return found[0]
 
 
 async def _fire(store: Store, key: str) -> FireRecord:
     found = await store.find_fires(FireQuery(key=key))
     if not found:
-        raise Problem(404, f"there is no fire {key!r} in the ledger")
+        raise no_fire(key)
     return found[0]
 
 

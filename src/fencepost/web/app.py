@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -15,11 +16,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from fencepost.errors import UsageError
+from fencepost.access import Caller
+from fencepost.errors import ConfigurationError, UsageError
+from fencepost.web.access_log import AccessLog
 from fencepost.web.api import ENDPOINTS
 from fencepost.web.auth import Authorize, Doorkeeper
 from fencepost.web.desk import PATIENCE, Desk
-from fencepost.web.endpoint import Endpoint, Shape, tagged
+from fencepost.web.endpoint import Endpoint, Shape, no_job, tagged
 from fencepost.web.feed import Feed
 from fencepost.web.gate import Gate
 from fencepost.web.metrics import Metrics
@@ -31,7 +34,10 @@ from fencepost.web.transport import TRANSPORT, transport_of
 if TYPE_CHECKING:
     from fencepost.scheduler import Scheduler
 
+log = logging.getLogger("fencepost")
+
 WIDGET = "widget.js"
+EVERYBODY = Caller("read")
 
 
 class WebApp:
@@ -46,6 +52,8 @@ class WebApp:
         self.feed = Feed(self.desk, scheduler.shutdown)
         self.metrics = Metrics(self)
         self.store_probe = StoreProbe(scheduler)
+        self.doorkeeper = Doorkeeper(scheduler.settings, authorize)
+        self.access_log = AccessLog(self.doorkeeper.proxies)
         scheduler.events.subscribe(self.feed.heard)
         self._app = Starlette(
             routes=[
@@ -53,7 +61,7 @@ class WebApp:
                 Route("/api/v1/openapi.json", self._openapi),
                 Route(f"/{WIDGET}", self._widget),
             ],
-            middleware=[Middleware(Gate, doorkeeper=Doorkeeper(scheduler.settings, authorize))],
+            middleware=[Middleware(Gate, doorkeeper=self.doorkeeper, access_log=self.access_log)],
             exception_handlers=HANDLED,
             lifespan=self.lifespan,
         )
@@ -63,6 +71,16 @@ class WebApp:
         if scope["type"] == "http":
             scope = {**scope, TRANSPORT: transport_of(scope, send, self.scheduler.shutdown.server)}
         await self._app(scope, receive, send)
+
+    def reload(self) -> None:
+        """Read the file of tokens again, as `fencepost serve` does at SIGHUP. A file that cannot be used changes
+        nothing."""
+        try:
+            self.doorkeeper.reload()
+        except ConfigurationError as error:
+            log.error("the tokens stay as they were: %s", error)
+        else:
+            log.info("the tokens were read again")
 
     @asynccontextmanager
     async def lifespan(self, app: object) -> AsyncIterator[None]:
@@ -77,16 +95,26 @@ class WebApp:
         finally:
             await self.scheduler.stop()
 
-    async def pipeline_status(self, job_id: str | None, patience: float = PATIENCE) -> Shape:
+    async def pipeline_status(
+        self, job_id: str | None, patience: float = PATIENCE, caller: Caller = EVERYBODY
+    ) -> Shape:
         """Raises 404 where there is no such pipeline."""
         try:
-            from fencepost.pipeline.status import pipeline_status
+            from fencepost.pipeline.status import declared_pipelines, pipeline_status
         except ModuleNotFoundError as error:
             raise Problem(404, f"pipelines need {error.name!r}: `pip install 'fencepost[http]'`") from None
+        if caller.jobs:
+            seen = [id for id in declared_pipelines(self.scheduler) if caller.sees(id)]
+            if job_id is None and len(seen) != 1:
+                raise Problem(404, "name the pipeline: ?job=")
+            job_id = job_id or seen[0]
+            if not caller.sees(job_id):
+                raise no_job(job_id)
         try:
             found: Shape = await self.desk.do(lambda: pipeline_status(self.scheduler, job_id), patience)
         except UsageError as error:
-            raise Problem(404, str(error)) from None
+            # The error's own words name jobs that are spelled alike.
+            raise no_job(job_id) if caller.jobs and job_id else Problem(404, str(error)) from None
         return found
 
     def _answering(self, endpoint: Endpoint) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -1,22 +1,23 @@
-"""Who may do what: *read* looks, *operate* acts as well.
+"""Who is let in. What a role may do is in `fencepost.access`.
 
-Three ways to be let in, in this order: the host application's own `authorize`; a token of the settings; and, where
-there is neither, being on the same machine. That is judged by each request, not by the address that was bound: this
-application may be mounted in one that listens anywhere.
+Three ways to be let in, in this order: the host application's own `authorize`; a token of the settings or of the file
+of tokens; and, where there is neither, being on the same machine. That is judged by each request, not by the address
+that was bound: this application may be mounted in one that listens anywhere.
 """
 
 from __future__ import annotations
 
-import hmac
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from hashlib import sha256
-from typing import Any, Literal, get_args
+from typing import Any
 
 from starlette.requests import Request
 
+from fencepost.access import ROLES, digest_of, read_tokens
+from fencepost.access import Caller as Caller
+from fencepost.access import Role as Role
 from fencepost.errors import ConfigurationError
 from fencepost.settings import Settings
 from fencepost.web.peer import Proxies
@@ -26,17 +27,11 @@ from fencepost.web.problems import Problem
 
 log = logging.getLogger("fencepost")
 
-Role = Literal["read", "operate"]
-ROLES: tuple[str, ...] = get_args(Role)
 SHORTEST_TOKEN = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    role: Role
-    name: str = "api"
-    """For the ledger: who triggered, paused or cancelled."""
-
+HELD_BACK = 1.0
+"""Seconds by which the answer to a wrong token is held back."""
+MOST_HELD_BACK = 100
+"""Answers held back at once. They keep their connections, and must not use up all of them; more are answered 429."""
 
 Authorize = Callable[[Request], Caller | Role | Awaitable[Caller | Role | None] | None]
 """Of the host application: who asks? Anything but a `Caller` or the name of a role: nobody who may."""
@@ -46,18 +41,29 @@ class Doorkeeper:
     def __init__(self, settings: Settings, authorize: Authorize | None = None) -> None:
         self._authorize = authorize
         self.proxies = Proxies(settings.trusted_proxies)
-        given: tuple[tuple[str | None, Role], ...] = (
-            (settings.auth_token, "operate"),
-            (settings.read_token, "read"),
-        )
-        self._tokens = [
-            (_digest(token), role, len(token) < SHORTEST_TOKEN) for token, role in given if token is not None
-        ]
-        if any(short for _, _, short in self._tokens):
+        given = ((settings.auth_token, Caller("admin")), (settings.read_token, Caller("read")))
+        self._own = {digest_of(token): caller for token, caller in given if token is not None}
+        self._short = {
+            digest_of(token) for token, _ in given if token is not None and len(token) < SHORTEST_TOKEN
+        }
+        self._file = settings.tokens_file
+        self._tokens = dict(self._own)
+        self._held_back = 0
+        self.reload()
+        if self._short:
             log.warning(
                 "a token of fewer than %d characters can be guessed: it is accepted from this machine only",
                 SHORTEST_TOKEN,
             )
+
+    def reload(self) -> None:
+        """Read the file of tokens. If it cannot be used this raises, and those known before stay."""
+        if self._file is not None:
+            self._tokens = {**read_tokens(self._file), **self._own}
+
+    def named(self, name: str) -> Caller | None:
+        """The caller of that name, as the tokens say now; for a sign-in that outlives one request."""
+        return next((caller for caller in self._tokens.values() if caller.name == name), None)
 
     async def caller(self, request: Request) -> Caller:
         """Whoever asks; raises 401 if that is nobody who may."""
@@ -66,28 +72,41 @@ class Doorkeeper:
             if inspect.isawaitable(known):
                 known = await known
             return _checked(known)
-        if self._tokens:
-            return Caller(self._role(request))
+        if self._own or self._file is not None:
+            return await self._bearer(request)
         if self.proxies.is_local(request):
-            return Caller("operate")
+            return Caller("admin")
         raise _unknown(
             "set FENCEPOST_AUTH_TOKEN and send it as `Authorization: Bearer …`, or give asgi(authorize=…); without "
             "either only requests from the same machine are answered"
         )
 
-    def _role(self, request: Request) -> Role:
+    async def _bearer(self, request: Request) -> Caller:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        digest = _digest(given.strip())
-        # All are compared, each in constant time: how long it takes says nothing about any.
-        found = [(role, short) for token, role, short in self._tokens if hmac.compare_digest(token, digest)]
-        if scheme.lower() != "bearer" or not found:
+        if scheme.lower() != "bearer" or not given.strip():
             raise _unknown("send the service's token as `Authorization: Bearer …`")
-        role, short = found[0]
-        if short and not self.proxies.is_local(request):
+        digest = digest_of(given.strip())
+        # Found by its digest: how long that takes says nothing about the token.
+        caller = self._tokens.get(digest)
+        if caller is None:
+            await self._hold_back()
+            raise _unknown("this token is wrong")
+        if digest in self._short and not self.proxies.is_local(request):
             raise _unknown(
                 f"tokens of fewer than {SHORTEST_TOKEN} characters are accepted from this machine only"
             )
-        return role
+        return caller
+
+    async def _hold_back(self) -> None:
+        """Slows guessing down. Right tokens never wait, nothing is remembered of whoever guesses, and a client that
+        shares its address is not shut out."""
+        if self._held_back >= MOST_HELD_BACK:
+            raise Problem(429, "too many wrong tokens; try again", headers={"Retry-After": "5"})
+        self._held_back += 1
+        try:
+            await asyncio.sleep(HELD_BACK)
+        finally:
+            self._held_back -= 1
 
 
 def check_address(settings: Settings) -> None:
@@ -95,10 +114,10 @@ def check_address(settings: Settings) -> None:
     if is_loopback(settings.host):
         return
     tokens = [token for token in (settings.auth_token, settings.read_token) if token is not None]
-    if not tokens:
+    if not tokens and settings.tokens_file is None:
         raise ConfigurationError(
-            f"host {settings.host} can be reached from other machines, and no token is set: set FENCEPOST_AUTH_TOKEN "
-            "or FENCEPOST_AUTH_TOKEN_FILE, or listen on 127.0.0.1"
+            f"host {settings.host} can be reached from other machines, and no token is set: set FENCEPOST_AUTH_TOKEN, "
+            "FENCEPOST_AUTH_TOKEN_FILE or FENCEPOST_TOKENS_FILE, or listen on 127.0.0.1"
         )
     if any(len(token) < SHORTEST_TOKEN for token in tokens):
         raise ConfigurationError(
@@ -114,18 +133,25 @@ def _checked(known: Any) -> Caller:
         raise _unknown("sign in to the application first")
     is_caller = isinstance(known, Caller)
     role: Any = known.role if is_caller else known
-    if isinstance(role, str) and role in ROLES and (not is_caller or isinstance(known.name, str)):
+    if isinstance(role, str) and role in ROLES and (not is_caller or _is_complete(known)):
         return known if is_caller else Caller(known)
     log.error(
         "authorize returned %s; return a Caller, one of %s, or None: the request was refused",
-        "a Caller with an unknown role or name" if is_caller else type(known).__name__,
+        "a Caller with an unknown role, name or jobs" if is_caller else type(known).__name__,
         ", ".join(map(repr, ROLES)),
     )
     raise _unknown("the application gave no role that is known here")
 
 
-def _digest(token: str) -> bytes:
-    return sha256(token.encode("utf-8", "surrogateescape")).digest()
+def _is_complete(caller: Caller) -> bool:
+    """A text in place of the patterns would be read letter by letter, and its `*` would match everything."""
+    name: Any = caller.name
+    patterns: Any = caller.jobs
+    return (
+        isinstance(name, str)
+        and isinstance(patterns, tuple)
+        and all(isinstance(each, str) for each in patterns)
+    )
 
 
 def _unknown(remedy: str) -> Problem:

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import os
 import resource
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -52,16 +52,31 @@ def room(slots: int) -> int:
     return max(FEWEST, min(MOST_CONNECTIONS, free))
 
 
+class Guest(Protocol):
+    """A connection, as its room sees it."""
+
+    @property
+    def is_idle(self) -> bool:
+        """No request is being answered."""
+
+    @property
+    def has_asked(self) -> bool: ...
+
+    def drop(self) -> None: ...
+
+    def answer_only_probes(self) -> None: ...
+
+
 class Room:
     """The connections of one server."""
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._here: dict[BoundedProtocol, None] = {}
+        self._here: dict[Guest, None] = {}
         """In the order in which they came."""
         self._full = Seldom(log)
 
-    def enter(self, newcomer: BoundedProtocol) -> None:
+    def enter(self, newcomer: Guest) -> None:
         self._here[newcomer] = None
         if len(self._here) <= self.most:
             return
@@ -74,10 +89,10 @@ class Room:
         else:
             newcomer.drop()
 
-    def leave(self, protocol: BoundedProtocol) -> None:
-        self._here.pop(protocol, None)
+    def leave(self, guest: Guest) -> None:
+        self._here.pop(guest, None)
 
-    def _oldest_idle(self, newcomer: BoundedProtocol) -> BoundedProtocol | None:
+    def _oldest_idle(self, newcomer: Guest) -> Guest | None:
         idle = [each for each in self._here if each.is_idle and each is not newcomer]
         return next((each for each in idle if not each.has_asked), idle[0] if idle else None)
 
@@ -111,7 +126,6 @@ class BoundedProtocol(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """No request is being answered."""
         return not self.has_asked or self.cycle.response_complete
 
     @property

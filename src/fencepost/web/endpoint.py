@@ -12,8 +12,11 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from fencepost.access import Caller, Role
+from fencepost.model import job_of
 from fencepost.values import json_text
-from fencepost.web.auth import Caller
+from fencepost.web.access_log import CALLER
+from fencepost.web.gate import PROBES
 from fencepost.web.problems import Problem
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ class Call:
 
     @property
     def caller(self) -> Caller:
-        found: Caller = self.request.scope["fencepost.caller"]
+        found: Caller = self.request.scope[CALLER]
         return found
 
 
@@ -52,20 +55,55 @@ class Endpoint:
     media_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
     """Request headers it heeds, with the pattern of their values."""
+    role: Role | None = None
+    """The least that may call it. Unless given: `read` to look, `operate` to act."""
+
+    @property
+    def needs(self) -> Role:
+        return self.role or ("read" if self.method == "GET" else "operate")
 
     @property
     def summary(self) -> str:
         return (self.answer.__doc__ or "").strip().partition("\n")[0]
 
     async def respond(self, web: WebApp, request: Request) -> Response:
+        self._admit(web, request)
         query = _fitting(self.query, _parameters(request)) if self.query else None
-        if self.query is None and request.query_params:
+        if self.query is None and request.query_params and self.path not in PROBES:
             raise Problem(422, "this takes no query parameters")
         body = await _body(self.body, request) if self.method == "POST" else None
         reply = await self.answer(Call(web, request, request.path_params, query, body))
+        if self.method != "GET":
+            fire = reply.get("key") if isinstance(reply, dict) else None
+            job_id = job_of(fire) if fire else request.path_params["id"]
+            web.access_log.acted(request, self.answer.__name__, job_id, fire)
         if isinstance(reply, Response):
             return reply
         return tagged(request, reply) if self.method == "GET" else JsonAnswer(reply, self.status)
+
+    def _admit(self, web: WebApp, request: Request) -> None:
+        """A job that the caller does not see is answered like one that does not exist."""
+        caller: Caller | None = request.scope.get(CALLER)
+        if caller is None:  # a probe
+            return
+        if not caller.may(self.needs):
+            web.access_log.refused("role", request, f"this takes the role {self.needs}")
+            raise Problem(403, f"this takes the role {self.needs}; {caller.name} has the role {caller.role}")
+        id, key = request.path_params.get("id"), request.path_params.get("key")
+        if id is not None and not caller.sees(id):
+            web.access_log.refused("job", request, "not a job of this token")
+            raise no_job(id)
+        if key is not None and not caller.sees(job_of(key)):
+            web.access_log.refused("job", request, "not a job of this token")
+            raise no_fire(key)
+
+
+def no_job(id: str) -> Problem:
+    return Problem(404, f"there is no job {id!r} in the store")
+
+
+def no_fire(key: str) -> Problem:
+    return Problem(404, f"there is no fire {key!r} in the ledger")
 
 
 def tagged(request: Request, shape: Shape) -> Response:

@@ -13,6 +13,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fencepost.web.access_log import CALLER, AccessLog, Kind
 from fencepost.web.auth import Doorkeeper
 from fencepost.web.problems import Problem
 
@@ -35,9 +36,10 @@ HEADERS = {
 
 
 class Gate:
-    def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper) -> None:
+    def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper, access_log: AccessLog) -> None:
         self._app = app
         self._doorkeeper = doorkeeper
+        self._access_log = access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -53,24 +55,33 @@ class Gate:
 
         request = Request(scope)
         try:
-            await self._check(request)
+            check_size(request)
+            if path_of(scope) not in PROBES:
+                await self._admit(request)
         except Problem as problem:
             await problem.response()(scope, receive, sealed)
             return
         await self._app(scope, bounded(receive), sealed)
 
-    async def _check(self, request: Request) -> None:
-        if sum(len(name) + len(value) for name, value in request.scope["headers"]) > MOST_HEADER_BYTES:
-            raise Problem(431, f"headers may have {MOST_HEADER_BYTES} bytes in all")
-        if path_of(request.scope) in PROBES:
-            return
-        caller = await self._doorkeeper.caller(request)
-        request.scope["fencepost.caller"] = caller
-        if request.method in SAFE:
-            return
-        if caller.role != "operate":
-            raise Problem(403, "this token may look, not act: use FENCEPOST_AUTH_TOKEN")
-        check_origin(request, self._doorkeeper.proxies.host(request))
+    async def _admit(self, request: Request) -> None:
+        kind: Kind = "unknown caller"
+        try:
+            caller = request.scope[CALLER] = await self._doorkeeper.caller(request)
+            if request.method in SAFE:
+                return
+            kind = "role"
+            if not caller.may("operate"):
+                raise Problem(403, f"this takes the role operate; {caller.name} has the role {caller.role}")
+            kind = "browser"
+            check_origin(request, self._doorkeeper.proxies.host(request))
+        except Problem as problem:
+            self._access_log.refused(kind, request, problem.detail)
+            raise
+
+
+def check_size(request: Request) -> None:
+    if sum(len(name) + len(value) for name, value in request.scope["headers"]) > MOST_HEADER_BYTES:
+        raise Problem(431, f"headers may have {MOST_HEADER_BYTES} bytes in all")
 
 
 def check_origin(request: Request, host: str) -> None:

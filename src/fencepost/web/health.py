@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from starlette.responses import JSONResponse, Response
 
 from fencepost.errors import FencepostError
+from fencepost.model import job_of
 from fencepost.views.overview import overview
 from fencepost.web.probe import PATIENCE
 from fencepost.web.problems import Problem
+from fencepost.web.visible import visible
 
 if TYPE_CHECKING:
     from fencepost.web.app import WebApp
@@ -54,15 +56,18 @@ async def scheduler_status(call: Call) -> Shape:
     reason = await unready(web)
     name = web.scheduler.store_name
     try:
-        found, _ = await web.desk.look(lambda store: overview(store, name), PATIENCE)
+        whole, _ = await web.desk.look(lambda store: overview(store, name), PATIENCE)
     except (FencepostError, Problem):
         found = None
+    else:
+        found = visible(whole, call.caller)
+    runs = [key for key in replica.runs if call.caller.sees(job_of(key))] if replica else []
     return {
         "ready": reason is None,
         "reason": reason,
         "replica": replica.id if replica else None,
         "is_leader": replica is not None and replica.term() is not None,
-        "running": len(replica.runs) if replica else 0,
+        "running": len(runs),
         "store": name,
         "store_answers": found is not None,
         "leader": found["leader"] if found else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -37,10 +37,17 @@ class Told:
         return f"id: {self.id}\nevent: {self.kind}\ndata: {json_text(self.data)}\n\n"
 
 
+def every_job(_: str) -> bool:
+    return True
+
+
 class Listener:
-    def __init__(self, jobs: Iterable[str] = (), kinds: Iterable[str] = ()) -> None:
-        """Only of these jobs and kinds; none: of all."""
+    def __init__(
+        self, jobs: Iterable[str] = (), kinds: Iterable[str] = (), sees: Callable[[str], bool] = every_job
+    ) -> None:
+        """Only of these jobs and kinds; none: of all. `sees`: of the caller, who may not see every job."""
         self._jobs = frozenset(jobs)
+        self._sees = sees
         self._kinds = frozenset(kinds or KINDS) | {"hello", "reset"}
         self._waiting: dict[object, Told] = {}
         self._changed = asyncio.Event()
@@ -50,7 +57,7 @@ class Listener:
         return kind in self._kinds
 
     def put(self, told: Told) -> None:
-        if told.kind not in self._kinds or (self._jobs and told.job_id and told.job_id not in self._jobs):
+        if told.kind not in self._kinds or (told.job_id and not self._is_for(told.job_id)):
             return
         key = told if told.subject is None else (told.kind, told.subject)
         self._waiting.pop(key, None)  # the order is that of the latest news
@@ -60,6 +67,9 @@ class Listener:
             self._waiting[reset.kind] = reset
         self._waiting[key] = told
         self._changed.set()
+
+    def _is_for(self, job_id: str) -> bool:
+        return (not self._jobs or job_id in self._jobs) and self._sees(job_id)
 
     def end(self) -> None:
         """What waits is not sent any more."""

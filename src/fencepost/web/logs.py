@@ -77,6 +77,7 @@ class Formatter(logging.Formatter):
         event = getattr(record, "fencepost_event", None)
         if isinstance(event, Event):
             fields |= event_fields(event)
+        fields |= getattr(record, "fencepost_fields", {})
         if record.exc_info:
             fields["exception"] = self.mask(self.formatException(record.exc_info))
         return fields

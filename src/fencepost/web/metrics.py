@@ -16,6 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from fencepost._version import __version__
+from fencepost.access import Caller
 from fencepost.clock import Clock, SystemClock
 from fencepost.errors import FencepostError
 from fencepost.events import Event
@@ -26,6 +27,7 @@ from fencepost.views.overview import overview
 from fencepost.views.shapes import Shape
 from fencepost.web.health import unready
 from fencepost.web.problems import Problem
+from fencepost.web.visible import VisibleMetrics
 
 if TYPE_CHECKING:
     from fencepost.web.app import WebApp
@@ -193,7 +195,7 @@ class Metrics:
 
     # --- the scrape, on the server's loop -----------------------------------------------------------------------
 
-    async def scrape(self) -> Response:
+    async def scrape(self, caller: Caller) -> Response:
         """Without the store what it would have said is left out; the rest is told all the same."""
         is_ready = await unready(self._web) is None
         found, pipeline = await self._stored(), await self._pipeline()
@@ -211,7 +213,8 @@ class Metrics:
         self._blocking.set(bool(pipeline and pipeline["blocking_maintenance"]))
         if pipeline and pipeline["data_updated_at"]:
             self._data_updated.set(from_iso(pipeline["data_updated_at"]).timestamp())
-        return Response(generate_latest(self.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        text = generate_latest(VisibleMetrics(self.registry, caller))
+        return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     def _show(self, found: Shape) -> None:
         for state, number in Tally(job["state"] for job in found["jobs"]).items():

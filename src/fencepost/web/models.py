@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from fencepost.access import Role
 from fencepost.model import State
 
 ID = r"^[A-Za-z0-9_.:-]{1,200}$"
@@ -255,6 +256,12 @@ class Replicas(Answer):
     now: Time
     leader: Leader | None
     items: list[Replica]
+
+
+class Me(Answer):
+    name: str
+    role: Role
+    jobs: list[str] = Field(description="Patterns of the job ids that it sees; empty: every job.")
 
 
 class JobPause(Answer):

@@ -6,16 +6,19 @@ import asyncio
 import logging
 import signal
 import socket
+import ssl
+from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from fencepost.errors import FencepostError
+from fencepost.errors import ConfigurationError, FencepostError
 from fencepost.seldom import Repeats
 from fencepost.settings import Settings
 from fencepost.web.connections import ACCEPTED_AT_ONCE, Room, log_accept_errors_once, protocol_in, room
 from fencepost.web.gate import MOST_HEADER_BYTES
+from fencepost.web.tls import load_certificate, tls_context, tls_protocol_in
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -30,10 +33,11 @@ BACKLOG = 2_048
 
 def serve_on(listener: socket.socket, app: WebApp, settings: Settings) -> None:
     """Until SIGTERM; raises `KeyboardInterrupt` after SIGINT."""
-    started = Startup(app)
+    started, tls, connections = Startup(app), tls_context(settings), Room(room(settings.slots))
+    http: Any = protocol_in(connections)
     config = uvicorn.Config(
         started,
-        http=protocol_in(Room(room(settings.slots))),
+        http=http if tls is None else tls_protocol_in(connections, http, tls),
         ws="none",
         log_config=None,
         access_log=False,
@@ -44,8 +48,15 @@ def serve_on(listener: socket.socket, app: WebApp, settings: Settings) -> None:
         timeout_graceful_shutdown=max(1, round(settings.drain_timeout.total_seconds())),
     )
     address, port = listener.getsockname()[:2]
-    log.info("http://%s:%d; Ctrl-C stops", f"[{address}]" if ":" in address else address, port)
-    server = Server(config)
+    shown = f"[{address}]" if ":" in address else address
+    log.info("%s://%s:%d; Ctrl-C stops", "http" if tls is None else "https", shown, port)
+
+    def reload() -> None:
+        app.reload()
+        if tls is not None:
+            reload_certificate(tls, settings)
+
+    server = Server(config, on_hangup=reload)
     try:
         server.run(sockets=[listener])
     except SystemExit:
@@ -82,11 +93,23 @@ class Startup:
             self.failure = error
 
 
+def reload_certificate(context: ssl.SSLContext, settings: Settings) -> None:
+    try:
+        load_certificate(context, settings)
+    except ConfigurationError as error:
+        log.error("the certificate stays as it was: %s", error)
+
+
 class Server(uvicorn.Server):
     interrupted = False
 
+    def __init__(self, config: uvicorn.Config, on_hangup: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_hangup = on_hangup
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
         log_accept_errors_once(loop)
         logging.getLogger("uvicorn.error").addFilter(Repeats())
         await super().startup(sockets)
