@@ -21,8 +21,9 @@ from tests.web.serving import STARTING, eventually
 
 INTERVAL = 0.5
 """Seconds between two fires of a device."""
-TTL = 1.6
-"""Seconds, of a leader that is stopped."""
+TTL, HEARTBEAT = 6.0, 2.0
+"""Seconds, of a leader that is stopped: long enough that a busy machine is late by less than a heartbeat."""
+LEASE = "scheduler:leader"
 LASTING: dict[str, Any] = {"appendonly": True, "appendfsync": "always"}
 """A Valkey that forgets nothing when it is killed."""
 
@@ -72,15 +73,23 @@ class Deposed(Scene):
 @contextmanager
 def deposed(folder: Path) -> Iterator[Deposed]:
     """A leader is stopped, loses its term to the other one, wakes up, and wins again when the other is stopped."""
-    with valkey() as server, Pollers(server.url, folder, leader_ttl=TTL, run_ttl=TTL, horizon=4) as pollers:
+    settings = {"leader_ttl": TTL, "run_ttl": TTL, "heartbeat": HEARTBEAT, "horizon": 2 * TTL}
+    with (
+        valkey() as server,
+        Redis.from_url(server.url, decode_responses=True) as redis,
+        Pollers(server.url, folder, **settings) as pollers,
+    ):
         pods = pollers.start("poller-0", "poller-1")
         old = pollers.leader()
         (new,) = (pod for pod in pods if pod is not old)
         eventually(lambda: pollers.fleet.polls)
+        in_mid_heartbeat(redis)
         begun, stopped = time.monotonic(), named_now()
         old.send(signal.SIGSTOP)
-        eventually(lambda: new.leads)
+        holder = redis.hget(LEASE, "holder")
+        eventually(lambda: redis.hget(LEASE, "holder") != holder, 2 * TTL)
         led = time.monotonic()
+        eventually(lambda: new.leads)
         eventually(lambda: pollers.polls_after(led))
         woken = time.monotonic()
         old.send(signal.SIGCONT)
@@ -88,9 +97,16 @@ def deposed(folder: Path) -> Iterator[Deposed]:
         eventually(lambda: len(pollers.polls_after(woken)) > 5)
         asleep = time.monotonic()
         new.send(signal.SIGSTOP)
-        eventually(lambda: old.leads)
+        eventually(lambda: old.leads, 2 * TTL)
         new.send(signal.SIGCONT)
         yield Deposed(server.url, pollers, old, new, stopped, led - begun, woken, asleep)
+
+
+def in_mid_heartbeat(redis: Any) -> None:
+    """The lease has been renewed a while ago, and will not be for another while: as it is at most moments."""
+    before = redis.hget(LEASE, "renewals")
+    eventually(lambda: redis.hget(LEASE, "renewals") != before, 2 * HEARTBEAT)
+    time.sleep(HEARTBEAT / 2)
 
 
 @dataclass

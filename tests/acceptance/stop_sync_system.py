@@ -180,14 +180,14 @@ class System:
             self._ending.callback(lambda outsider: asyncio.run(outsider.stop()), self._outsider)
         return self._outsider.sync.trigger(NAME, args=args or None).key
 
-    def ended(self, key: str) -> FireRecord:
+    def ended(self, key: str, seconds: float = PATIENCE) -> FireRecord:
         """The fire, when it has."""
 
         def final() -> FireRecord | None:
             fire = self.reader.fire(key)
             return fire if fire is not None and fire.state.final else None
 
-        found: FireRecord = eventually(final, PATIENCE)
+        found: FireRecord = eventually(final, seconds)
         return found
 
     def until(

@@ -36,6 +36,7 @@ pytestmark = pytest.mark.cluster
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "single_instance"
 SHORT = {"leader_ttl": 2, "run_ttl": 2, "heartbeat": 0.5}
+LONGER = {"leader_ttl": 6, "run_ttl": 6, "heartbeat": 2}
 SHORTER = {"leader_ttl": 1, "run_ttl": 1, "heartbeat": 0.25}
 
 
@@ -305,12 +306,16 @@ def test_a4_after_a_crash_a_restart_takes_over_at_once(ban_list: BanList) -> Non
 
 def test_a4_without_proof_of_death_another_takes_over_within_the_expiry(ban_list: BanList) -> None:
     """A4: where a death cannot be seen the row expires by itself; nobody cleans up by hand there either."""
-    crashed, other = ban_list.start(**SHORT), ban_list.start(**SHORT)
+    crashed, other = ban_list.start(**LONGER), ban_list.start(**LONGER)
     ban_list.until(lambda: len(ban_list.pids()) == 2 and ban_list.leader(), crashed, other)
     if ban_list.leader() != crashed.popen.pid:
         crashed, other = other, crashed
+    ban_list.renewed(1, crashed, other)
+    time.sleep(LONGER["heartbeat"] / 2)  # in mid-heartbeat, as it is at most moments
+    begun = time.monotonic()
     ban_list.kill(crashed, leave_proof=False)
-    ban_list.until(lambda: ban_list.leader() == other.popen.pid, other, seconds=1.5 * SHORT["leader_ttl"])
+    expiry = begun + LONGER["leader_ttl"] - time.monotonic()
+    ban_list.until(lambda: ban_list.leader() == other.popen.pid, other, seconds=expiry)
     ban_list.until(lambda: ban_list.runs(other.popen.pid), other, seconds=4)
     ban_list.stop(other)
     ban_list.every_fire_once()

@@ -10,9 +10,11 @@ import os
 import random
 import re
 import signal
+import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -190,14 +192,52 @@ def test_c4_a_store_that_is_lost_later(outage: scenes.Outage) -> None:
     assert outage.pollers.polled_twice() == []
 
 
-async def test_c4_reconnecting_waits_from_one_second_to_sixty() -> None:
-    """The waits between attempts double from 1 s to 60 s, less a quarter at the most, left to chance."""
-    async with Scheduler("redis://127.0.0.1:1/0") as scheduler:
+def test_c4_reconnecting_waits_from_one_second_to_sixty() -> None:
+    """By the connections that arrive at a server which accepts and closes them: the waits between them double from 1 s,
+    less a quarter at the most, left to chance. The last ones are too long to be waited for: they are computed."""
+    longest = (1, 2, 4)
+    with Refusing() as server, ExitStack() as stack:
+        scheduler = Scheduler(f"redis://127.0.0.1:{server.port}/0")
+        stack.enter_context(service(scheduler))
+        arrived = eventually(lambda: len(server.arrived) > len(longest) and list(server.arrived), 30)
+        waits = [later - earlier for earlier, later in pairwise(arrived)]
+        for wait, most in zip(waits, longest, strict=False):
+            assert 0.75 * most - EARLY <= wait, f"{waits}: it came too soon"
+            assert wait <= most + LATE, f"{waits}: it came too late"
         replica = scheduler.replica
         assert replica is not None
         replica.chance = random.Random(1)
-        for failures, longest in enumerate((1, 2, 4, 8, 16, 32, 60, 60, 60), start=1):
-            assert 0.75 * longest <= replica.backoff(failures) <= longest
+        for failures, most in enumerate((1, 2, 4, 8, 16, 32, 60, 60, 60), start=1):
+            assert 0.75 * most <= replica.backoff(failures) <= most
+
+
+EARLY, LATE = 0.1, 0.7
+"""Seconds: an attempt is noted when its connection is accepted, which may take longer for one than for the next; and a
+busy machine is late, but by less than doubles any wait."""
+
+
+class Refusing:
+    """A server that closes each connection as soon as it has noted it."""
+
+    def __init__(self) -> None:
+        self.arrived: list[float] = []
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+
+    def __enter__(self) -> Refusing:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                connection, _ = self._socket.accept()
+                self.arrived.append(time.monotonic())
+                connection.close()
 
 
 # --- C5: ownership ------------------------------------------------------------------------------------------
@@ -242,8 +282,8 @@ async def test_c5_only_the_owner_renews_releases_and_reports(valkey_url: str) ->
 
 
 def test_c6_without_evidence_the_ttl_counts(deposed: scenes.Deposed) -> None:
-    """A leader that is merely stopped may wake up: it is replaced when its TTL is over, and a half more at most."""
-    assert deposed.failover <= 1.5 * scenes.TTL + 1.0  # a second for a busy machine
+    """A leader that is merely stopped may wake up: it is replaced when its TTL is over, and not later."""
+    assert deposed.failover <= scenes.TTL
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -384,15 +424,27 @@ def test_c11_a_poll_that_fails_is_repeated_with_backoff_and_jitter(steady: scene
         return next((each for each in polls if each[0].device == device and len(each) == 4), None)
 
     attempts = [eventually(partial(four_attempts, device)) for device in (2, 3)]
-    waits = [[later.at - earlier.at for earlier, later in pairwise(a)] for a in attempts]
-    for polls, waited in zip(attempts, waits, strict=True):
+    decided = [_waits_decided(steady, polls[0].fire) for polls in attempts]
+    for polls, waits in zip(attempts, decided, strict=True):
         assert [poll.answered for poll in polls] == [False, False, False, True]
         assert [poll.token - polls[0].token for poll in polls] == [0, 1, 2, 3]
-        for wait, longest in zip(waited, (0.2, 0.4, 0.8), strict=True):
-            assert longest / 2 <= wait <= longest + 1.0  # a second for a busy machine
-    assert any(
-        wait < longest for waited in waits for wait, longest in zip(waited, (0.2, 0.4, 0.8), strict=True)
-    )
+        for wait, longest in zip(waits, (0.2, 0.4, 0.8), strict=True):
+            assert longest / 2 <= wait <= longest
+        for wait, (earlier, later) in zip(waits, pairwise(polls), strict=True):
+            assert later.at - earlier.at >= wait - 0.05, "the device was asked again before its time"
+    one, other = decided
+    assert one != other, "they come back together"
+
+
+def _waits_decided(steady: scenes.Steady, fire: str) -> list[float]:
+    """Seconds after each failed attempt, as the log of the leader has them."""
+
+    def waits() -> list[float] | None:
+        retried = [each for each in _events(steady.leader, "run.retrying") if each["fire"] == fire]
+        return [each["retry_in_seconds"] for each in retried] if len(retried) == 3 else None
+
+    found: list[float] = eventually(waits)
+    return found
 
 
 # --- C12: status -----------------------------------------------------------------------------------------------

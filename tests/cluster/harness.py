@@ -117,6 +117,12 @@ class Reader:
             self._runner.run(self._store.close())
         self._runner.close()
 
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
 
 class Cluster:
     """Use as a context manager: whatever happens, every process is ended."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import httpx2
 import pytest
@@ -24,6 +26,8 @@ from tests.stop_sync.conftest import Compared, environment
 from tests.web.browser import browsing
 from tests.web.serving import STARTING, a_port, client_of, eventually, served
 
+RUNNING = 90.0
+"""Seconds for processes that start and then run the whole pipeline, on a busy machine."""
 NASTY = "<b>Österbärn</b> 100%_!"
 
 
@@ -140,36 +144,89 @@ def test_the_pages_are_accessible_and_fit(
             assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@contextmanager
+def on_this_machine(
+    folder: Path, *words: str, pace: str = "0"
+) -> Iterator[tuple[subprocess.Popen[bytes], Path, str]]:
+    """`python -m stop_sync` with its log and the URL of its pages. Whatever happens, none of its processes is left."""
+    log = folder / "told.log"
+    with a_port() as sources, a_port() as web, log.open("wb") as output:
+        ports = [f"--sources-port={sources}", f"--web-port={web}"]
+        popen = subprocess.Popen(
+            [sys.executable, "-m", "stop_sync", *ports, "--stops=40", *words],
+            cwd=folder,
+            env={**environment(), "STOP_SYNC_PACE": pace, "FENCEPOST_READY_DELAY": "0"},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        try:
+            yield popen, log, f"http://127.0.0.1:{web}"
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(popen.pid, signal.SIGKILL)
+            popen.wait()
+
+
+def answered(client: httpx2.Client, path: str) -> httpx2.Response | None:
+    try:
+        return client.get(path)
+    except httpx2.HTTPError:
+        return None
+
+
 @pytest.mark.cluster
 def test_one_command_starts_and_ends_it_all(tmp_path: Path) -> None:
-    with a_port() as sources, a_port() as web, client_of(f"http://127.0.0.1:{web}") as client:
-        popen = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "stop_sync",
-                f"--sources-port={sources}",
-                f"--web-port={web}",
-                "--stops=40",
-            ],
-            cwd=tmp_path,
-            env={**environment(), "STOP_SYNC_PACE": "0", "FENCEPOST_READY_DELAY": "0"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+    with on_this_machine(tmp_path) as (popen, log, web), client_of(web) as client:
 
         def imported() -> bool:
-            assert popen.poll() is None
-            try:
-                return "stops in the register" in client.get("/stops").text
-            except httpx2.ConnectError:
-                return False
+            assert popen.poll() is None, log.read_text()
+            page = answered(client, "/stops")
+            return page is not None and "stops in the register" in page.text
 
-        try:
-            eventually(imported, STARTING)
-            popen.send_signal(signal.SIGINT)
-            assert popen.wait(STARTING) == 130
-        finally:
-            popen.kill()
-            told = popen.communicate()[0].decode()
-    assert f"Open http://127.0.0.1:{web}" in told
+        eventually(imported, RUNNING)
+        popen.send_signal(signal.SIGINT)
+        assert popen.wait(STARTING) == 130
+        assert f"Open {web}" in log.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_three_replicas_survive_the_death_of_one(tmp_path: Path) -> None:
+    """`kill -9` for the service that runs the pipeline: another one goes on with the phase that was cut off, the dead
+    one is started again, and the command itself goes on."""
+    with (
+        on_this_machine(tmp_path, "--replicas", "3", pace="1") as (popen, log, web),
+        client_of(web) as client,
+    ):
+
+        def status() -> dict[str, Any]:
+            assert popen.poll() is None, log.read_text()
+            answer = answered(client, "/api/system/pipeline_status")
+            return answer.json() if answer is not None and answer.status_code == 200 else {}
+
+        def runner() -> int:
+            """The process that runs the pipeline; 0: none, or the one that was started by hand."""
+            replicas = client.get("/fencepost/api/v1/replicas").json()["items"]
+            busy = [each["pid"] for each in replicas if each["running"]]
+            return next((pid for pid in busy if pid in service_pids(popen.pid)), 0)
+
+        eventually(lambda: len(service_pids(popen.pid)) == 3 and status().get("last_success_at"), RUNNING)
+        pid = eventually(lambda: status().get("phase") == "matching" and runner(), RUNNING)
+        key, before = status()["run_id"], status()["last_success_at"]
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: f"Service {pid}: SIGKILL. It is started again" in log.read_text())
+        eventually(lambda: status().get("last_success_at", "") > before, RUNNING)
+        assert status()["run_id"] >= key
+        eventually(lambda: len(service_pids(popen.pid) - {pid}) == 3, RUNNING)
+        popen.send_signal(signal.SIGINT)
+        assert popen.wait(STARTING) == 130
+
+
+def service_pids(parent: int) -> set[int]:
+    found = set()
+    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        with suppress(OSError):
+            if b"stop_sync.service" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.add(int(child))
+    return found

@@ -41,6 +41,8 @@ class SourceServer:
         self.served = Served(seed, stops)
         self.asked: deque[Asked] = deque(maxlen=1000)
         """The latest requests, the oldest first."""
+        self.files_at = ""
+        """Where permanent links lead: to this host, unless another one is named, as `http://localhost:8790`."""
         self.stopping = threading.Event()
         self._may_answer = {source: threading.Event() for source in MAKERS}
         for event in self._may_answer.values():
@@ -115,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
         served = self.server_of.served
         kind, _, name = self.path.partition("?")[0].strip("/").partition("/")
         if kind == "permalink" and name in MAKERS:
-            self._answer(302, {"Location": f"/files/{served.file_name(name)}"})
+            self._answer(302, {"Location": f"{self.server_of.files_at}/files/{served.file_name(name)}"})
         elif kind == "osm.xml":
             self._source("osm")
         elif kind == "files" and (source := self._source_of(name)) is not None:

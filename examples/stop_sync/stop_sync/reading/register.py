@@ -36,6 +36,13 @@ OTHER_NAMES = {
     },
 }
 """The register as it is published names the organisation of the service point, in four languages."""
+PUBLISHED = (
+    *COLUMNS[:-3],
+    "servicePointBusinessOrganisation",
+    "servicePointBusinessOrganisationAbbreviationEn",
+    "servicePointBusinessOrganisationDescriptionEn",
+)
+"""As in the file that is published today."""
 SWITZERLAND = "85"
 PLATFORM = "BOARDING_PLATFORM"
 NUMBER = re.compile(r"[0-9]{7}")
