@@ -73,7 +73,12 @@ class Deposed(Scene):
 @contextmanager
 def deposed(folder: Path) -> Iterator[Deposed]:
     """A leader is stopped, loses its term to the other one, wakes up, and wins again when the other is stopped."""
-    settings = {"leader_ttl": TTL, "run_ttl": TTL, "heartbeat": HEARTBEAT, "horizon": 2 * TTL}
+    settings: dict[str, Any] = {
+        "leader_ttl": TTL,
+        "run_ttl": TTL,
+        "heartbeat": HEARTBEAT,
+        "horizon": 2 * TTL,
+    }
     with (
         valkey() as server,
         Redis.from_url(server.url, decode_responses=True) as redis,
