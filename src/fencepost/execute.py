@@ -32,6 +32,10 @@ FIRST_WORDS_AFTER = 1.0
 """Seconds until what a run has said is first reported; then once per heartbeat."""
 
 
+GOES_ON = "a thread cannot be stopped: the function goes on until it returns"
+"""Of a run that has ended although its body has not."""
+
+
 class NotStarted(Exception):
     """The trust window closed before the body could start. It has not run."""
 
@@ -222,7 +226,11 @@ class Host(Protocol):
 
     @property
     def detached(self) -> int:
-        """Bodies that go on although their run has ended."""
+        """How many bodies go on although their runs have ended."""
+
+    @property
+    def lingering(self) -> tuple[str, ...]:
+        """The keys of their fires."""
 
 
 def outcome(run: Run, error: BaseException | None, chance: random.Random) -> Update | None:
@@ -242,10 +250,10 @@ def outcome(run: Run, error: BaseException | None, chance: random.Random) -> Upd
     if run.cause == "timeout":
         return _failure(run, Reason.TIMED_OUT, TimeoutError(), chance)
     if run.cause == "requested":
-        return _end(run, State.CANCELLED, Reason.REQUESTED)
+        return _end(run, State.CANCELLED, Reason.REQUESTED, GOES_ON if run.outlived else None)
     if run.checkpointed and not run.outlived:
         return GiveBack(run.key, run.token, started=True)
-    return _end(run, State.CANCELLED, Reason.DRAIN_LIMIT)
+    return _end(run, State.CANCELLED, Reason.DRAIN_LIMIT, GOES_ON if run.outlived else None)
 
 
 def last_words(run: Run, update: Update) -> Report | None:
@@ -274,7 +282,11 @@ def _end(
 
 def _failure(run: Run, reason: Reason, error: BaseException, chance: random.Random) -> Update:
     job, fire = run.claim.job, run.claim.fire
-    run.failure = failure = failure_of(error) if reason is Reason.RAISED else timed_out(job.timeout)
+    run.failure = failure = (
+        failure_of(error)
+        if reason is Reason.RAISED
+        else timed_out(job.timeout, GOES_ON if run.outlived else "")
+    )
     if job.retry is not None and job.retry.covers(error):
         # Attempts cut short by a crash are counted apart, under crash_attempts.
         delay = job.retry.delay_after(fire.attempt - fire.crashes, chance)

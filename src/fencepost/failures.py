@@ -50,8 +50,8 @@ def failure_of(error: BaseException) -> Failure:
     return Failure(_masked(text), _one_line(message), kind, error)
 
 
-def timed_out(limit: object) -> Failure:
-    text = f"timed out after {limit}"
+def timed_out(limit: object, and_then: str = "") -> Failure:
+    text = "; ".join(filter(None, (f"timed out after {limit}", and_then)))
     return Failure(text, text, error=TimeoutError(text))
 
 

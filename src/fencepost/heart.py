@@ -11,6 +11,8 @@ from fencepost.store.base import Beat, Campaign, Pulse
 
 STEP = 1.0
 """Seconds by which the store's clock must differ from what was expected to have been stepped."""
+MOST_LINGERING = 100
+"""Bodies that go on after their runs have ended, as far as they are shown to others."""
 
 
 class Heart(Service):
@@ -18,6 +20,8 @@ class Heart(Service):
 
     _number = 0
     _joining = True
+    _lingering: tuple[str, ...] | None = ()
+    """What the store was last told of; None: nobody knows."""
     _clocks: tuple[datetime, float] | None = None
     """The store's wall clock and this replica's steady one, as of the last beat."""
 
@@ -26,6 +30,7 @@ class Heart(Service):
         settings = replica.settings
         sent = replica.clock.steady()
         self._number += 1
+        lingering = replica.host.lingering[:MOST_LINGERING]
         beat = Beat(
             replica=replica.id,
             number=self._number,
@@ -38,6 +43,7 @@ class Heart(Service):
             joining=self._joining,
             targets=replica.registry.names if self._joining or replica.targets_changed else None,
             draining=replica.draining,
+            lingering=lingering if self._joining or lingering != self._lingering else None,
             campaign=None if replica.draining else replica.leadership.campaign(replica.evidence),
             seen=replica.testimony.seen,
         )
@@ -48,7 +54,9 @@ class Heart(Service):
             replica.leadership.restart_observation()
             replica.janitor.restart_observation()
             replica.targets_changed = True
+            self._lingering = None
             raise
+        self._lingering = lingering
         replica.store_answered()
         self._learn(pulse, beat, sent)
         if beat.targets is not None:

@@ -33,6 +33,7 @@ class InlineHost:
     run: what they would do a year's times over is real."""
 
     detached = 0
+    lingering = ()
 
     def __init__(self, command: StandIn = lambda fire, words: None) -> None:
         self._bodies = Bodies(lambda run, error: run.ended(error), command)
@@ -58,12 +59,17 @@ class HostElsewhere:
 
     def __init__(self) -> None:
         self._control: Mailbox | None = None
-        self._outlived = 0
+        self._outlived: dict[Run, None] = {}
+        """Runs that have ended although their threads go on."""
         self._asked: float | None = None
 
     @property
     def detached(self) -> int:
-        return self._outlived
+        return len(self._outlived)
+
+    @property
+    def lingering(self) -> tuple[str, ...]:
+        return tuple(run.key for run in self._outlived)
 
     def _hear_here(self) -> None:
         """Called on the control loop, before the first body begins."""
@@ -75,7 +81,8 @@ class HostElsewhere:
         if not run.outlived:
             log.warning("%s was told to end; its thread goes on and keeps its slot until it returns", run.key)
             run.outlived = True
-            self._outlived += 1
+            self._outlived[run] = None
+            run.replica.heart.wake()
             asyncio.get_running_loop().call_soon(run.ended, asyncio.CancelledError())
 
     def silent_for(self, now: float) -> float:
@@ -101,8 +108,9 @@ class HostElsewhere:
 
     def _ended(self, run: Run, error: BaseException | None) -> None:
         if run.outlived:
-            self._outlived -= 1
+            del self._outlived[run]
             run.replica.worker.wake()
+            run.replica.heart.wake()
         else:
             run.ended(error)
 

@@ -539,6 +539,8 @@ class ReplicaRecord:
     """What the store has done for it. If it was told of more than that, the store has lost something."""
     targets: tuple[str, ...] = ()
     draining: bool = False
+    lingering: tuple[str, ...] = ()
+    """Fires whose bodies go on here although their runs have ended: a thread cannot be stopped."""
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,8 @@ log = logging.getLogger("fencepost")
 T = TypeVar("T")
 
 PUT_BATCH = 500
+MOST_LISTED = 10
+"""Runs named in one line of the log."""
 REMEMBERED = 1_000
 """Ended runs, so that a store that has lost data is not told that they never started."""
 
@@ -163,12 +165,14 @@ class Replica:
         """The graceful way out: claim no more, hand leadership over, let runs end, settle, leave."""
         if not self.draining:
             self.draining = True
-            self.tell("replica.draining")
+            self.tell("replica.draining", detail=self._waits_for())
         for service in self._claimers:
             service.stop()
         self.worker.give_up()
         self.heart.wake()
         await self._until(lambda: not self.runs, self.settings.drain_timeout.total_seconds())
+        if self.runs:
+            log.warning("the drain limit is over; ending %s", _listed(self.running_keys))
         for run in self.runs.values():
             run.cancel("drain")
         await self._until(lambda: not self.runs and self.settler.is_empty, self._patience())
@@ -179,6 +183,19 @@ class Replica:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if not self.runs:
             await self._leave()
+
+    def _waits_for(self) -> str:
+        if not (keys := self.running_keys):
+            return "nothing runs"
+        limit = f"{self.settings.drain_timeout.total_seconds():g} s"
+        return (
+            f"waits up to {limit} for {len(keys)} run{'s' if len(keys) > 1 else ''} to end: {_listed(keys)}"
+        )
+
+    @property
+    def running_keys(self) -> tuple[str, ...]:
+        """From any thread."""
+        return tuple(self.runs)
 
     async def _leave(self) -> None:
         try:
@@ -386,6 +403,11 @@ class Replica:
         if self.runs or not self.settler.is_empty or self.worker.is_asking:
             delay = min(delay, self.settings.heartbeat.total_seconds() / 2)
         return delay * self.chance.uniform(0.75, 1.0)
+
+
+def _listed(keys: Sequence[str]) -> str:
+    more = f" and {len(keys) - MOST_LISTED} more" if len(keys) > MOST_LISTED else ""
+    return ", ".join(keys[:MOST_LISTED]) + more
 
 
 class Declarer(Service):

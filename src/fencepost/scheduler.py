@@ -43,6 +43,7 @@ from fencepost.recurring import RecurringErrors
 from fencepost.replica import Identity, Replica
 from fencepost.resources import Resource, checked_resources
 from fencepost.settings import Settings, did_you_mean, redacted
+from fencepost.signals import end_at_once, on_hangup, tell_stopping
 from fencepost.store.base import ChangeJob, FireQuery, NewFire, PutJob, Store
 from fencepost.store.urls import store_from_url
 from fencepost.tasks import Registry, Task, checked_args
@@ -106,6 +107,8 @@ class Scheduler:
         self._draining: concurrent.futures.Future[None] | None = None
         self._inline = False
         self._store_watchers: list[Callable[[Store], None]] = []
+        self.reload: Callable[[], None] | None = None
+        """Called on the host's event loop after a SIGHUP; None: SIGHUP stops gracefully."""
         _all_schedulers.add(self)
 
     # --- declaring ------------------------------------------------------------------------------------
@@ -200,6 +203,11 @@ class Scheduler:
         """This process's part, while it is started. It belongs to the control loop: elsewhere only look at it."""
         return self._replica
 
+    @property
+    def running_keys(self) -> tuple[str, ...]:
+        """The fires that run in this process. From any thread."""
+        return self._replica.running_keys if self._replica is not None else ()
+
     def only(self, task: str) -> None:
         """Take part for this task alone (`fencepost trigger --here`). Before the start."""
         known = self._registry.get(task)
@@ -280,8 +288,8 @@ class Scheduler:
         return WebApp(self, replica=replica, authorize=authorize)
 
     def run(self, *, seconds: float | None = None) -> None:
-        """Take part until SIGTERM or SIGINT, or for so many seconds. Blocks, stops gracefully, and raises
-        `KeyboardInterrupt` after a SIGINT."""
+        """Take part until SIGTERM, SIGHUP or SIGINT, or for so many seconds. Blocks, stops gracefully, and raises
+        `KeyboardInterrupt` after a SIGINT. A second SIGINT ends the process at once."""
         check_start()
         if asyncio.run(self._run(seconds)) == signal.SIGINT:
             raise KeyboardInterrupt
@@ -292,10 +300,15 @@ class Scheduler:
 
         def end(number: int | None = None) -> None:
             if not stop.done():
+                if number is not None:
+                    tell_stopping(number)
                 stop.set_result(number)
+            elif number == signal.SIGINT:
+                end_at_once(self.running_keys)
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, end, number)
+        on_hangup(loop, self.reload, partial(end, signal.SIGHUP))
         async with self:
             # What was imported and declared stays. With 10,000 jobs a full collection that looks through all of it
             # again stops everything for a quarter of a second.

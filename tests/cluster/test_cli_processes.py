@@ -41,6 +41,12 @@ def breaks():
     raise RuntimeError("it is broken")
 
 @scheduler.task
+def blocks():
+    open("blocks", "w").close()
+    while os.path.exists("blocks"):
+        time.sleep(0.01)
+
+@scheduler.task
 async def endless(fire):
     fire.report(done=1, total=2, message="half")
     await asyncio.sleep(600)
@@ -173,6 +179,22 @@ def test_refuse_cancel_and_pause_across_processes(shell):
     assert 7190 < time_of(paused["until"]) - time_of(paused["since"]) < 7210
     assert shell("resume", "hourly").returncode == 0
     assert shell.job("hourly")["paused"] is None
+
+
+def test_a_function_in_a_thread_goes_on_after_a_cancel_and_status_shows_it(shell):
+    shell.run()
+    key = shell("trigger", "blocks").stdout.strip()
+    shell.until((shell.folder / "blocks").exists, "run")
+    done = shell("cancel", key)
+    goes_on = "a thread cannot be stopped: the function goes on until it returns"
+    assert (done.returncode, done.stdout) == (0, f"{key} is cancelled; {goes_on}\n")
+    assert shell.json("show", key)["error"] == goes_on
+    shell.until(
+        lambda: [r["lingering"] for r in shell.json("status")["replicas"]] == [[key]], "lingering body"
+    )
+    assert f"{key} goes on in a thread" in " ".join(shell("status").stdout.split())
+    (shell.folder / "blocks").unlink()
+    shell.until(lambda: [r["lingering"] for r in shell.json("status")["replicas"]] == [[]], "end of the body")
 
 
 def test_after_kill_9_status_tells_the_dead_and_the_next_replica_settles(shell):

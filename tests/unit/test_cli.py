@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -108,6 +109,69 @@ def test_a_signal_lets_the_running_job_finish_and_says_which_it_was(number):
     assert out == "finished\n"
     assert "replica.left" in err
     assert "Traceback" not in err
+
+
+SERVE = ("serve", "sample:stuck", "--port", "0")
+
+
+@pytest.mark.parametrize("command", [("run", "sample:stuck"), SERVE], ids=["run", "serve"])
+def test_the_first_ctrl_c_says_what_it_waits_for_and_the_second_ends_at_once(command):
+    process = start(*command)
+    try:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(signal.SIGINT)
+        said = list(itertools.takewhile(lambda line: "waits up to" not in line, process.stderr))
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "Ctrl-C again ends at once" in "".join(said) + err
+    assert "ended at once; cut off, and settled as after a crash: stuck@" in err
+
+
+@pytest.mark.parametrize("command", [("run", "sample:slow"), ("serve", "sample:slow", "--port", "0")])
+def test_sighup_drains(command):
+    process = start(*command)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(signal.SIGHUP)
+        out, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert out.endswith("finished\n")  # whatever was started before the drain began
+    assert "waits up to 20 s for 1 run to end: slow@" in err or "nothing runs" in err
+    assert "replica.left" in err
+
+
+def test_under_nohup_a_hangup_is_ignored():
+    script = (
+        "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from fencepost.cli import main; main()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, "run", "sample:slow"],
+        cwd=APPS,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout.readline() == "finished\n"
+        assert process.stdout.readline() == "started\n"  # and so it goes on
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert "SIGHUP" not in err
 
 
 def test_run_starts_a_dotted_attribute():

@@ -199,6 +199,7 @@ def database(told: Path, tmp_path: Path, clock: Hand, monkeypatch: pytest.Monkey
     monkeypatch.setenv("FENCEPOST_STORE", "sqlite:///app.db")
     monkeypatch.setenv("COLUMNS", "250")
     monkeypatch.setattr("getpass.getuser", lambda: "me")
+    monkeypatch.setattr("fencepost.cli.cancel.LOOKS", 0)  # no replica is up that would end it
     monkeypatch.setattr("socket.gethostname", lambda: "here")
     return Path(shutil.copy(told, tmp_path / "app.db"))
 

@@ -30,8 +30,13 @@ class Body:
         self.end = asyncio.get_running_loop().create_future()
         self.body = self.cause = None
         self.replica = SimpleNamespace(
-            worker=SimpleNamespace(wake=lambda: None), store=SimpleNamespace(descriptors=())
+            worker=SimpleNamespace(wake=lambda: None),
+            heart=SimpleNamespace(wake=lambda: None),
+            store=SimpleNamespace(descriptors=()),
         )
+
+    def returned(self, value):
+        """Results are the run's affair."""
 
     def ended(self, error):
         self.end.set_result(error)  # raises if it is told twice
@@ -143,9 +148,10 @@ async def test_a_cancelled_thread_is_detached_until_it_returns(host):
     host.cancel(run)
     host.cancel(run)  # told twice, detached once
     assert isinstance(await run.end, asyncio.CancelledError)
-    assert host.detached == 1
+    assert (host.detached, host.lingering) == (1, ("job@1",))
     release.set()
     await eventually(lambda: host.detached == 0)
+    assert host.lingering == ()
 
 
 async def test_a_thread_knows_its_fire_and_leaves_no_trace_of_it():

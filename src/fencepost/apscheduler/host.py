@@ -61,7 +61,7 @@ class ExecutorHost(HostElsewhere):
     def detached(self) -> int:
         """A scheduler that is paused, or not running, takes no runs."""
         running = self._scheduler.state == STATE_RUNNING and not self._closed
-        return self._outlived if running else NO_ROOM
+        return super().detached if running else NO_ROOM
 
     def begin(self, runs: Sequence[Run]) -> None:
         self._hear_here()

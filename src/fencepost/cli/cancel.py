@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from dataclasses import dataclass
 
@@ -12,9 +13,11 @@ from fencepost.cli.source import Source, json_option, takes, whoami
 from fencepost.errors import UsageError
 from fencepost.insight.lookup import stored_fire
 from fencepost.model import FireRecord, Job, State
-from fencepost.store.base import Store
+from fencepost.store.base import FireQuery, Store
 from fencepost.views.overview import standings
 from fencepost.views.shapes import fire_shape
+
+LOOKS, PAUSE_SECONDS = 20, 0.1
 
 
 @click.command()
@@ -54,16 +57,30 @@ def cancel(
 def _ask_to_end(source: Source) -> tuple[FireRecord, bool]:
     async def end(store: Store) -> FireRecord:
         found = await stored_fire(store, source.words[0])
-        return await source.scheduler.do_cancel(found.key, by=whoami())
+        fire = await source.scheduler.do_cancel(found.key, by=whoami())
+        return fire if fire.state.final else await _soon_ended(store, fire)
 
     fire = source.ask(end)
     return fire, not fire.state.final or fire.state is State.CANCELLED
 
 
+async def _soon_ended(store: Store, fire: FireRecord) -> FireRecord:
+    """Its replica hears of it at once, if it is well: then there is more to say."""
+    for _ in range(LOOKS):
+        await asyncio.sleep(PAUSE_SECONDS)
+        [fire] = await store.find_fires(FireQuery(key=fire.key)) or [fire]
+        if fire.state.final:
+            break
+    return fire
+
+
 def _became(fire: FireRecord) -> str:
     if fire.state is State.RUNNING:
         return f"is running; its replica {fire.replica} is asked to end it"
-    return "waits for a replica to run it again" if fire.state is State.WAITING else f"is {fire.state}"
+    if fire.state is State.WAITING:
+        return "waits for a replica to run it again"
+    # Of a function in a thread, that it goes on.
+    return f"is {fire.state}" + (f"; {fire.error}" if fire.state is State.CANCELLED and fire.error else "")
 
 
 # --- the replica is dead, says a person ---------------------------------------------------------------------

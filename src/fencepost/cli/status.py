@@ -30,6 +30,9 @@ def status(words: tuple[str, ...], url: str | None, namespace: str | None, as_js
         table(REPLICA_COLUMNS, (_replica_row(replica, now) for replica in found["replicas"]))
     else:
         say("no replica takes part: nothing runs until one starts")
+    for replica in found["replicas"]:
+        for key in replica["lingering"]:
+            say(f"{key} goes on in a thread of {replica['replica']}, although its run has ended")
     job_table(found["jobs"], now)
 
 

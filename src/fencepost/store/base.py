@@ -76,6 +76,8 @@ class Beat:
     """The tasks it knows; None: as before."""
     draining: bool = False
     """It stops claiming and hands leadership over now."""
+    lingering: tuple[str, ...] | None = None
+    """Fires whose bodies go on here although their runs have ended; None: as before."""
     campaign: Campaign | None = None
     seen: Seen = Seen()
 

@@ -95,6 +95,7 @@ class Operations(Calendars):
             steps=max(known.steps, beat.seen.steps) + 1,
             targets=targets,
             draining=beat.draining,
+            lingering=known.lingering if beat.lingering is None else beat.lingering,
         )
         self.put_replica(renewed)
         if targets != known.targets:

@@ -194,6 +194,11 @@ class Comparison:
             if chance.random() < 0.7:
                 beat = replace(beat, campaign=Campaign(TTL, self._watched()))
             if chance.random() < 0.1:
+                keys = sorted(self._fires)
+                beat = replace(
+                    beat, lingering=tuple(chance.sample(keys, min(len(keys), chance.randint(0, 2))))
+                )
+            if chance.random() < 0.1:
                 beat = replace(beat, number=max(0, beat.number - chance.randint(1, 3)))
             await self.ask("heartbeat", beat)
 

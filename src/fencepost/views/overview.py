@@ -78,6 +78,7 @@ def _replica(roster: Roster, standing: dict[str, str], id: str, active: Sequence
         "version": replica.version,
         "joined_at": iso(replica.joined_at),
         "running": running,
+        "lingering": list(replica.lingering),
         "tasks": list(replica.targets),
     }
 

@@ -168,6 +168,7 @@ class Replica(Answer):
     version: str
     joined_at: Time
     running: list[str]
+    lingering: list[str]
     tasks: list[str]
 
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import uvicorn
 from fencepost.errors import ConfigurationError, FencepostError
 from fencepost.seldom import Repeats
 from fencepost.settings import Settings
+from fencepost.signals import end_at_once, on_hangup, tell_stopping
 from fencepost.web.connections import ACCEPTED_AT_ONCE, Room, log_accept_errors_once, protocol_in, room
 from fencepost.web.gate import MOST_HEADER_BYTES
 from fencepost.web.tls import load_certificate, tls_context, tls_protocol_in
@@ -50,13 +52,7 @@ def serve_on(listener: socket.socket, app: WebApp, settings: Settings) -> None:
     address, port = listener.getsockname()[:2]
     shown = f"[{address}]" if ":" in address else address
     log.info("%s://%s:%d; Ctrl-C stops", "http" if tls is None else "https", shown, port)
-
-    def reload() -> None:
-        app.reload()
-        if tls is not None:
-            reload_certificate(tls, settings)
-
-    server = Server(config, on_hangup=reload)
+    server = Server(config, app, tls)
     try:
         server.run(sockets=[listener])
     except SystemExit:
@@ -103,14 +99,28 @@ def reload_certificate(context: ssl.SSLContext, settings: Settings) -> None:
 class Server(uvicorn.Server):
     interrupted = False
 
-    def __init__(self, config: uvicorn.Config, on_hangup: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, app: WebApp, tls: ssl.SSLContext | None) -> None:
         super().__init__(config)
-        self._on_hangup = on_hangup
+        self._scheduler = app.scheduler
+        settings = app.scheduler.settings
+        self._reloads: list[Callable[[], None]] = []
+        """What SIGHUP reads again."""
+        if settings.tokens_file is not None:
+            self._reloads.append(app.reload)
+        if tls is not None:
+            self._reloads.append(partial(reload_certificate, tls, settings))
+        if app.scheduler.reload is not None:
+            self._reloads.append(app.scheduler.reload)
+
+    def _reload(self) -> None:
+        for reload in self._reloads:
+            reload()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
         log_accept_errors_once(loop)
+        stop = partial(signal.raise_signal, signal.SIGTERM)
+        on_hangup(loop, self._reload if self._reloads else None, stop)
         logging.getLogger("uvicorn.error").addFilter(Repeats())
         await super().startup(sockets)
         for listener in sockets or ():
@@ -120,6 +130,9 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """uvicorn would raise the signal again when all is done, and so turn a graceful end into a death."""
+        if sig == signal.SIGINT and self.should_exit:
+            end_at_once(self._scheduler.running_keys)
+        if not self.should_exit:
+            tell_stopping(sig)
         self.interrupted = self.interrupted or sig == signal.SIGINT
-        self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from fencepost import Scheduler, cron, every
 
@@ -45,3 +46,12 @@ failing = Scheduler("memory://")
 @failing.job(every(seconds=0.1), id="broken")
 def broken() -> None:
     raise ValueError("row 7 is bad")
+
+
+stuck = Scheduler("memory://")
+
+
+@stuck.job(every(seconds=0.1), id="stuck")
+def stuck_job() -> None:
+    print("started", flush=True)
+    time.sleep(60)

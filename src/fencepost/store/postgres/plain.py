@@ -204,7 +204,7 @@ _BEAT = (
 
 
 def beat(db: Connection, beat: Beat, now: Now) -> Pulse | None:
-    if beat.joining or beat.targets is not None or beat.draining:
+    if beat.joining or beat.draining or beat.targets is not None or beat.lingering is not None:
         return None
     campaign, seen = beat.campaign, beat.seen
     watched = campaign.watched if campaign else None

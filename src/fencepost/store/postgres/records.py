@@ -222,7 +222,8 @@ def target_of(row: Any) -> TargetRecord:
 
 
 REPLICA_COLUMNS = (
-    "id, host, pid, version, joined_at, ttl, heartbeat, expires, renewals, beat_no, claim_no, steps, draining"
+    "id, host, pid, version, joined_at, ttl, heartbeat, expires, renewals, beat_no, claim_no, steps, draining,"
+    " lingering"
 )
 
 
@@ -242,6 +243,7 @@ def replica_of(row: Any, targets: tuple[str, ...] = ()) -> ReplicaRecord:
         claim_no=row[10],
         steps=row[11],
         draining=row[12],
+        lingering=tuple(row[13].splitlines()),
         targets=targets,
     )
 
@@ -261,6 +263,7 @@ def replica_row(replica: ReplicaRecord) -> tuple[Any, ...]:
         replica.claim_no,
         replica.steps,
         replica.draining,
+        "\n".join(replica.lingering),
     )
 
 

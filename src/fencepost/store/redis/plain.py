@@ -99,7 +99,7 @@ class PlainPath:
     # --- presence -------------------------------------------------------------------------------------------
 
     async def beat(self, now: Now, beat: Beat, history: str) -> Pulse | None:
-        if beat.joining or beat.draining or beat.targets is not None:
+        if beat.joining or beat.draining or beat.targets is not None or beat.lingering is not None:
             return None
         reply = await self._run(
             scripts.BEAT,

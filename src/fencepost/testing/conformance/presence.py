@@ -72,6 +72,19 @@ class PresenceRules:
         assert replica is not None
         assert replica.targets == ("work",)
 
+    async def test_bodies_that_go_on_are_shown_until_a_beat_says_otherwise(self, harness: Harness) -> None:
+        await harness.join("a", "work")
+        for told, shown in (
+            (None, ()),
+            (("job!one", "job!two"), ("job!one", "job!two")),
+            (None, ("job!one", "job!two")),
+            ((), ()),
+        ):
+            await harness.beat("a", lingering=told)
+            replica = await harness.presence("a")
+            assert replica is not None
+            assert (replica.lingering, replica.targets) == (shown, ("work",))
+
     async def test_a_beat_may_change_the_targets(self, harness: Harness) -> None:
         await harness.join("a", "work")
         await harness.beat("a", targets=("x", "b"))

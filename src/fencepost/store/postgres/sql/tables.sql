@@ -115,7 +115,8 @@ create table {schema}.replicas (
     claim_no bigint not null,
     steps bigint not null,
     draining boolean not null,
-    targets_no bigint not null     -- changes with its targets: who has read them need not read them again
+    targets_no bigint not null,    -- changes with its targets: who has read them need not read them again
+    lingering text not null default ''     -- keys, one per line
 ) with (fillfactor = 50);
 create table {schema}.replica_targets (
     replica text collate "C" not null,

@@ -1,4 +1,7 @@
--- From schema 1: what the ledger knows of each job's last run.
+-- From schema 1: bodies that go on although their runs have ended.
+alter table {schema}.replicas add column if not exists lingering text not null default '';
+
+-- What the ledger knows of each job's last run.
 insert into {schema}.outcomes
     select j.id, run.due_at, run.name, run.state, run.started_at, run.finished_at, run.replica, run.reason, null,
         success.finished_at,
