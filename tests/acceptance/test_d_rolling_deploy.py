@@ -6,6 +6,9 @@ All of it on `examples/rolling_deploy`, started by uvicorn as its README says, o
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +27,7 @@ from fencepost.model import State
 from fencepost.settings import Settings
 from rolling_deploy.account import reckon
 from rolling_deploy.deploy import Deploy
-from tests.acceptance.rolling import LEAVING, Books, all_ready, application
+from tests.acceptance.rolling import EXAMPLE, LEAVING, Books, all_ready, application
 from tests.servers import PostgresServer
 from tests.servers.postgresql import Version
 from tests.web.serving import STARTING, ServerProcess, client_of, eventually
@@ -311,9 +314,33 @@ def ask_for_actions(url: str) -> int:
 
 
 @pytest.mark.slow
+def test_d9_the_command_ends_in_order_and_says_what_it_counted(postgres_url: str) -> None:
+    """`python -m rolling_deploy` leaves no task behind, as asyncio's debug mode would say, and no process."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rolling_deploy", "--instances", "2", "--clients", "4"],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(EXAMPLE),
+            "DATABASE_URL": postgres_url,
+            "PYTHONASYNCIODEBUG": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "Task was destroyed" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "requests" in done.stdout
+
+
+@pytest.mark.slow
 async def test_d9_a_rolling_deploy_under_load_loses_nothing(postgres_url: str, tmp_path: Path) -> None:
     """D9: what `python -m rolling_deploy` shows: all instances replaced, no request failed, no fire lost or doubled."""
     result = await Deploy(postgres_url, tmp_path, instances=2, clients=4).run()
+    for log in tmp_path.glob("*.log"):
+        assert "Task was destroyed" not in log.read_text(), log.read_text()
+        assert "Traceback" not in log.read_text(), log.read_text()
     assert result.traffic.failures == {}
     assert result.account.clean, result.account
     assert len(result.traffic.pids) == 4, "each instance has answered, the old and the new"

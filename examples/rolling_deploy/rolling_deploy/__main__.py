@@ -95,6 +95,7 @@ def told(result: Result) -> str:
     notes = [
         f"Requests were answered by {len(traffic.pids)} processes, the slowest in {traffic.slowest:.2f} s.",
         f"{account.handed_over} exports were begun on one instance and ended on another.",
+        *(f"Not run to its end: {fate}" for fate in account.fates[:5]),
         *(f"Failed {times} times: {what}" for what, times in traffic.failures.most_common(5)),
     ]
     return "\n".join(["", *table, "", *notes])

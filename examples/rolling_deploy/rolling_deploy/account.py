@@ -48,6 +48,8 @@ class Account:
     doubled_steps: int
     handed_over: int
     """Exports begun on one instance and ended on another."""
+    fates: tuple[str, ...]
+    """What became of those that are not among the succeeded, for people."""
 
     @property
     def clean(self) -> bool:
@@ -76,6 +78,7 @@ async def reckon(url: str) -> Account:
         lost_ticks=sum(fire.job_id == "tick" for fire in succeeded)
         - counted["ticks"]
         + counted["doubled_ticks"],
+        fates=tuple(f"{fire.key} {fire.state}: {fire.why}" for fire in ended if fire.state is not State.SUCCEEDED),
         **counted,
     )
 

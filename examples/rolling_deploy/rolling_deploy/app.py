@@ -56,7 +56,8 @@ def the_pool() -> Pool:
 # --- jobs: each fire on one instance ----------------------------------------------------------------------
 
 
-@scheduler.job(every(seconds=1))
+# A second is short on a busy machine: a fire that falls due while the one before is under way waits; it is not skipped.
+@scheduler.job(every(seconds=1), overlap="queue")
 async def tick(fire: Fire) -> None:
     """Something that must happen once a second. Its transaction carries the fire's token: should this process be
     taken for dead and go on nevertheless, it commits nothing."""
@@ -64,7 +65,7 @@ async def tick(fire: Fire) -> None:
         await connection.execute("insert into ticks values (%s, %s)", (fire.key, os.getpid()))
 
 
-@scheduler.job(every(seconds=1))
+@scheduler.job(every(seconds=1), overlap="queue")
 async def due_actions() -> None:
     """Run what is due. A request may be at the same action: see `actions.py`."""
     async with the_pool().connection() as connection:

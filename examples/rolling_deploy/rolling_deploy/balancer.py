@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, field
+from typing import Any
 
 from fencepost.clock import SystemClock
 
@@ -31,6 +32,8 @@ class Balancer:
     backends: list[Backend] = field(default_factory=list)
     port: int = 0
     connections: int = 0
+    _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    """The probes, and whoever serves a connection."""
 
     @property
     def url(self) -> str:
@@ -39,12 +42,14 @@ class Balancer:
     async def __aenter__(self) -> Balancer:
         self._server = await asyncio.start_server(self._serve, HOST, 0)
         self.port = self._server.sockets[0].getsockname()[1]
-        self._probing = asyncio.create_task(self._probe_all())
+        self._tasks.add(asyncio.create_task(self._probe_all()))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._probing.cancel()
         self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)  # else the loop ends before they have
 
     def add(self, port: int) -> Backend:
         backend = Backend(port)
@@ -79,14 +84,21 @@ class Balancer:
         """Both ways until the instance has said all. Whoever has a connection keeps it: one that shuts down asks its
         clients, by `Connection: close`, to come again."""
         self.connections += 1
+        me = asyncio.current_task()
+        assert me is not None
+        self._tasks.add(me)
+        me.add_done_callback(self._tasks.discard)
         with contextlib.closing(writer):
             there = await self._connect()
             if there is None:
                 return
+            asking = asyncio.create_task(_pass(reader, there[1]))
             with contextlib.closing(there[1]):
-                asking = asyncio.create_task(_pass(reader, there[1]))
-                await _pass(there[0], writer)
-                asking.cancel()
+                try:
+                    await _pass(there[0], writer)
+                finally:
+                    asking.cancel()
+                    await asyncio.wait([asking])
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         """To the next one in turn. One that refuses the connection was sent nothing, so another may be asked."""
