@@ -118,6 +118,8 @@ def in_mid_heartbeat(redis: Any) -> None:
 class Outage(Scene):
     readings: Any
     """What the service answered while Valkey was down."""
+    never_asked: Any
+    """What a replica answered then whose readings nobody had asked for before."""
     answers: dict[str, int]
     """And with which status."""
     status: dict[str, Any]
@@ -131,7 +133,11 @@ def outage(folder: Path) -> Iterator[Outage]:
     """Valkey is killed while two replicas work, and comes back."""
     with valkey(**LASTING) as server, Pollers(server.url, folder) as pollers:
         pods = pollers.start("poller-0", "poller-1")
-        eventually(lambda: all(len(pod.client.get("/readings").json()["readings"]) == 3 for pod in pods))
+        eventually(lambda: len(pods[0].client.get("/readings").json()["readings"]) == 3)
+        seen = time.monotonic()
+        eventually(
+            lambda: len(pollers.polls_after(seen)) > 12
+        )  # two seconds: the other one has looked as well
         server.kill()
         killed = named_now()
         eventually(lambda: all(pod.status()["reason"] == "store_lost" and not pod.leads for pod in pods))
@@ -140,6 +146,7 @@ def outage(folder: Path) -> Iterator[Outage]:
             path: pods[0].client.get(path)
             for path in ("/readings", "/ready", "/livez", "/metrics", "/readyz")
         }
+        never_asked = pods[1].client.get("/readings").json()
         started = pollers.polls_due_after(killed)
         status = pods[0].status()
         server.start()
@@ -147,7 +154,7 @@ def outage(folder: Path) -> Iterator[Outage]:
         eventually(lambda: pollers.polls_after(restarted))
         answers = {path: answer.status_code for path, answer in asked.items()}
         readings = asked["/readings"].json()
-        yield Outage(server.url, pollers, readings, answers, status, started, restarted)
+        yield Outage(server.url, pollers, readings, never_asked, answers, status, started, restarted)
 
 
 @contextmanager

@@ -331,6 +331,36 @@ def test_c7_leadership_won_and_lost_and_the_failover(deposed: scenes.Deposed) ->
     assert deposed.old.metrics()["fencepost_lease_lost_total"] >= 1
 
 
+def test_c7_lock_operations_are_logged_at_debug(valkey_url: str, tmp_path: Path) -> None:
+    """Acquired, renewed, refused, lost and released: the leader's lease and the lock of each run."""
+    with Pollers(valkey_url, tmp_path, log_level="debug") as pollers:
+        pods = pollers.start("poller-0", "poller-1")
+        leader = pollers.leader()
+        (follower,) = (pod for pod in pods if pod is not leader)
+        for pod, operation in (
+            (leader, "acquired leader, term"),
+            (leader, "renewed leader, term"),
+            (leader, "acquired poll-1@"),
+            (leader, "released poll-1@"),
+            (follower, "refused leader: "),
+        ):
+            eventually(partial(_said_at_debug, pod, operation), STARTING)
+        leader.send(signal.SIGSTOP)
+        eventually(lambda: follower.leads, STARTING)
+        leader.send(signal.SIGCONT)
+        eventually(partial(_said_at_debug, leader, "lost leader, term"), STARTING)
+
+
+def _said_at_debug(pod: Pod, operation: str) -> bool:
+    lines = [json.loads(line) for line in pod.told().splitlines() if line.startswith("{")]
+    return any(
+        line["logger"] == "fencepost.locks"
+        and line["level"] == "debug"
+        and line["message"].startswith(operation)
+        for line in lines
+    )
+
+
 # --- C8: settings -------------------------------------------------------------------------------------------
 
 
@@ -406,6 +436,10 @@ def test_c10_the_web_api_keeps_serving_while_the_store_is_down(outage: scenes.Ou
     assert outage.answers == {"/readings": 200, "/ready": 200, "/livez": 200, "/metrics": 200, "/readyz": 503}
     assert outage.readings["stale"]
     assert len(outage.readings["readings"]) == 3
+    assert outage.never_asked["stale"]
+    assert len(outage.never_asked["readings"]) == 3, (
+        "a replica that was never asked has the cluster's last readings"
+    )
     assert outage.status["store_answers"] is False
     pod = outage.pollers.pods[0]
     eventually(lambda: not pod.client.get("/readings").json()["stale"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,8 +31,11 @@ async def ready(_: Request) -> JSONResponse:
 async def lifespan(_: Starlette) -> AsyncIterator[None]:
     configure(settings.log_format, scheduler.settings)
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # else a line for each poll that went well
+    following = asyncio.create_task(readings.follow())
     async with scheduler:
         yield
+    following.cancel()
+    await asyncio.wait([following])
     await devices.aclose()
     await readings.close()
 

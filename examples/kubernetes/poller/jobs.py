@@ -35,6 +35,8 @@ for number in range(1, settings.devices + 1):
         every(seconds=settings.interval),
         id=f"poll-{number}",
         args={"device": number},
+        # How long a poll may take is said here, for each job. How soon a dead replica's polls are given up is one value
+        # for all, FENCEPOST_RUN_TTL: the lock of a run is renewed while it lives, so it need not cover its duration.
         timeout=30,
         # Half of each wait is left to chance: devices that went away together must not come back to one big crowd.
         retry=Retry(

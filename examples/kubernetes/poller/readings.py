@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -12,6 +13,7 @@ from redis.retry import Retry
 
 KEY = "poller:readings"
 PATIENCE = 1.0
+FOLLOW_SECONDS = 1.0
 WRITE = """
 -- A replica that was stopped in the middle of a poll, and taken for dead, may wake up and write what it read an hour
 -- ago. Its token is lower than that of whoever polled since. Tokens are compared as texts of one length: they may be
@@ -24,10 +26,20 @@ return 1
 """
 
 
+def redis_url(url: str) -> str:
+    """As the client knows it."""
+    return url.replace("valkey", "redis", 1) if url.startswith("valkey") else url
+
+
+def writing(device: int, reading: dict[str, Any], token: int) -> tuple[Any, ...]:
+    """The arguments of EVAL."""
+    return WRITE, 1, KEY, device, f"{token:020d}", json.dumps(reading)
+
+
 class Readings:
     def __init__(self, url: str) -> None:
         self._client: Any = client.Redis.from_url(
-            url.replace("valkey", "redis", 1) if url.startswith("valkey") else url,
+            redis_url(url),
             decode_responses=True,
             socket_timeout=PATIENCE,
             socket_connect_timeout=PATIENCE,
@@ -37,8 +49,13 @@ class Readings:
 
     async def write(self, device: int, reading: dict[str, Any], token: int) -> bool:
         """False: somebody with a higher token has written since."""
-        written = await self._client.eval(WRITE, 1, KEY, device, f"{token:020d}", json.dumps(reading))
-        return bool(written)
+        return bool(await self._client.eval(*writing(device, reading, token)))
+
+    async def follow(self) -> None:
+        """Look again and again: a replica that was never asked, when Valkey goes away, has the last readings, too."""
+        while True:
+            await self.all()
+            await asyncio.sleep(FOLLOW_SECONDS)
 
     async def all(self) -> dict[str, Any]:
         """While Valkey does not answer: what it said last, marked as stale."""

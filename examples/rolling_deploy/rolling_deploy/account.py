@@ -78,7 +78,9 @@ async def reckon(url: str) -> Account:
         lost_ticks=sum(fire.job_id == "tick" for fire in succeeded)
         - counted["ticks"]
         + counted["doubled_ticks"],
-        fates=tuple(f"{fire.key} {fire.state}: {fire.why}" for fire in ended if fire.state is not State.SUCCEEDED),
+        fates=tuple(
+            f"{fire.key} {fire.state}: {fire.why}" for fire in ended if fire.state is not State.SUCCEEDED
+        ),
         **counted,
     )
 
