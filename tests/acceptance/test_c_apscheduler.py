@@ -11,14 +11,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
-import yaml
 from redis import Redis
 
 from fencepost import Settings
 from fencepost.cli import outcome
 from poller.devices import Fleet, Poll
+from tests.acceptance import manifests
 from tests.acceptance.pollers import EXAMPLE
 from tests.servers import valkey
 from tests.web.serving import STARTING, ServerProcess, eventually, served, server_process
@@ -27,7 +26,7 @@ TTL = 6.0
 SETTINGS: dict[str, Any] = {"leader_ttl": TTL, "run_ttl": TTL, "heartbeat": TTL / 3, "horizon": 2 * TTL}
 INTERVAL = 0.5
 LEASE = "scheduler:leader"
-[DEPLOYMENT] = yaml.safe_load_all((EXAMPLE / "manifests-apscheduler" / "poller.yaml").read_text())
+[DEPLOYMENT] = manifests.read(EXAMPLE / "manifests-apscheduler")
 [CONTAINER] = DEPLOYMENT["spec"]["template"]["spec"]["containers"]
 
 
@@ -111,8 +110,8 @@ def _attempts(guarded: Guarded) -> list[bool]:
 
 
 def test_c_apscheduler_the_manifest_fits_kubernetes_and_its_own_settings() -> None:
-    for version in ("1.25", kubernetes_validate.latest_version()):
-        kubernetes_validate.validate(DEPLOYMENT, version, strict=True)
+    manifests.fits_the_schema(DEPLOYMENT)
+    manifests.nobody_runs_as_root_or_writes_where_they_should_not([DEPLOYMENT])
     env = {each["name"]: each["value"] for each in CONTAINER["env"] if "value" in each}
     settings = Settings.load(env=env)
     assert settings.warnings() == []

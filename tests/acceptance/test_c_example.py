@@ -13,31 +13,23 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import kubernetes_validate
 import pytest
-import yaml
 
 from fencepost import ConfigurationError, Settings
 from fencepost.store.redis import RedisStore
 from poller.devices import Fleet
 from poller.readings import Readings
 from poller.settings import PollerSettings
+from tests.acceptance import manifests
 from tests.acceptance.pollers import EXAMPLE, Pollers
 from tests.servers import valkey
 from tests.web.serving import STARTING, eventually
 
-MANIFESTS = [
-    resource
-    for path in sorted((EXAMPLE / "manifests").glob("*.yaml"))
-    for resource in yaml.safe_load_all(path.read_text())
-]
-VERSIONS = ["1.25", kubernetes_validate.latest_version()]
-"""The oldest and the newest schemas that there are."""
+MANIFESTS = manifests.read(EXAMPLE / "manifests")
 
 
 def manifest(kind: str, name: str = "poller") -> Any:
-    (found,) = (each for each in MANIFESTS if (each["kind"], each["metadata"]["name"]) == (kind, name))
-    return found
+    return manifests.named(MANIFESTS, kind, name)
 
 
 POD = manifest("Deployment")["spec"]["template"]["spec"]
@@ -48,28 +40,14 @@ ENV = {each["name"]: each["value"] for each in CONTAINER["env"] if "value" in ea
 # --- the manifests ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("resource", MANIFESTS, ids=lambda each: f"{each['kind']}-{each['metadata']['name']}")
-def test_a_manifest_fits_the_schema_of_kubernetes(resource: dict[str, Any], version: str) -> None:
-    kubernetes_validate.validate(resource, version, strict=True)
+@pytest.mark.parametrize("resource", MANIFESTS, ids=manifests.title)
+def test_a_manifest_fits_the_schema_of_kubernetes(resource: dict[str, Any]) -> None:
+    manifests.fits_the_schema(resource)
 
 
 def test_labels_and_ports_find_each_other() -> None:
-    for service in (each for each in MANIFESTS if each["kind"] == "Service"):
-        name = service["metadata"]["name"]
-        (owner,) = (
-            each for each in MANIFESTS if each["metadata"]["name"] == name and "template" in each["spec"]
-        )
-        template = owner["spec"]["template"]
-        assert service["spec"]["selector"] == template["metadata"]["labels"]
-        assert owner["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]
-        (port,) = template["spec"]["containers"][0]["ports"]
-        assert service["spec"]["ports"][0]["targetPort"] == port["name"]
-    budget = manifest("PodDisruptionBudget")["spec"]
-    assert (
-        budget["selector"]["matchLabels"] == manifest("Deployment")["spec"]["template"]["metadata"]["labels"]
-    )
-    assert budget["maxUnavailable"] < manifest("Deployment")["spec"]["replicas"] == 3
+    manifests.labels_and_ports_find_each_other(MANIFESTS)
+    assert manifest("Deployment")["spec"]["replicas"] == 3
 
 
 def test_addresses_are_those_of_the_services() -> None:
@@ -106,15 +84,7 @@ def test_secrets_come_from_the_secret_and_the_readme_makes_all_of_it() -> None:
 
 
 def test_nobody_runs_as_root_or_writes_where_they_should_not() -> None:
-    for owner in (each for each in MANIFESTS if "template" in each["spec"]):
-        pod = owner["spec"]["template"]["spec"]
-        assert pod["securityContext"]["runAsNonRoot"]
-        assert not pod["automountServiceAccountToken"]
-        for container in pod["containers"]:
-            assert container["securityContext"]["readOnlyRootFilesystem"]
-            assert not container["securityContext"]["allowPrivilegeEscalation"]
-            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-            assert {"requests", "limits"} <= container["resources"].keys()
+    manifests.nobody_runs_as_root_or_writes_where_they_should_not(MANIFESTS)
 
 
 @pytest.mark.cluster
