@@ -539,8 +539,14 @@ class Scheduler:
             return await work
         return await asyncio.wrap_future(self._control_thread().submit(work))
 
-    def ask_blocking(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._control_thread().submit(work).result()
+    def ask_blocking(self, work: Coroutine[Any, Any, T], patience: float | None = None) -> T:
+        """Run it on the control loop and wait for it, so many seconds at the most."""
+        asked = self._control_thread().submit(work)
+        try:
+            return asked.result(patience)
+        except TimeoutError:
+            asked.cancel()
+            raise
 
     def forget_parent(self) -> None:
         """In a forked child: no thread came along, and the parent's replica is not ours. It can be started."""

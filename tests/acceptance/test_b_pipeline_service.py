@@ -579,6 +579,10 @@ def test_b9_the_page_tells_how_the_pipeline_stands(running: Running, browser: Br
     label = page.locator("fencepost-status [part=label]")
     dialog = page.locator("fencepost-status dialog")
     expect(label).to_have_text(f"Data updated: {_shown(before['data_updated_at'])}")
+    with client_of(running.web.url) as client:  # what the server rendered, before any script
+        rendered = client.get("/stops").text
+    assert f">Data updated: {_shown(before['data_updated_at'])}<" in rendered
+    assert f"Next run: {_shown(before['next_run_at'])} (" in rendered
     page.locator("fencepost-status [part=info]").hover()
     tooltip = page.locator("fencepost-status [role=tooltip]")
     expect(tooltip).to_contain_text(f"Next run: {_shown(before['next_run_at'])}")
@@ -608,6 +612,19 @@ def test_b9_the_eta_is_the_one_that_was_set_until_imports_have_been_seen(system:
             says = system.until(lambda says: says["blocking_maintenance"])
             assert (says["eta_seconds"] == 777) is (imports < 3), says
             assert system.ended(key).state == "succeeded"
+
+
+def test_b9_visitors_cause_no_console_error(running: Running, browser: Browser) -> None:
+    """Somebody from outside may see the status, and nothing else of the service."""
+    page = browser.new_page(extra_http_headers={"X-Forwarded-For": "203.0.113.7"})
+    told: list[str] = []
+    page.on("console", lambda message: told.append(f"{message.text} {message.location}"))
+    with page.expect_response(lambda answer: "/api/v1/events" in answer.url) as refused:
+        page.goto(f"{running.web.url}/stops")
+    assert refused.value.status == 204
+    expect(page.locator("fencepost-status [part=label]")).to_have_text(re.compile("Data updated: "))
+    page.wait_for_timeout(500)
+    assert told == []
 
 
 def _shown(moment: str) -> str:

@@ -46,7 +46,6 @@ def filled(path: str) -> str:
     [
         *((each.method, each.path) for each in ENDPOINTS if each.path not in PROBES),
         ("GET", "/api/v1/openapi.json"),
-        ("GET", "/widget.js"),
         ("GET", "/"),
         ("GET", "/nothing"),
         ("PUT", "/api/v1/status"),
@@ -64,6 +63,19 @@ def test_nothing_but_the_probes_is_open(guarded: httpx2.Client, method: str, pat
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"] == 'Bearer realm="fencepost"'
         assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_the_widgets_script_needs_no_token(guarded: httpx2.Client) -> None:
+    assert guarded.get("/widget.js").status_code == 200
+
+
+def test_a_refusal_can_be_quiet_where_the_widget_asks(guarded: httpx2.Client) -> None:
+    for path in ("/api/system/pipeline_status", "/api/v1/events"):
+        answer = guarded.get(path, params={"quiet": "1"})
+        assert (answer.status_code, answer.content) == (204, b"")
+        assert guarded.get(path, params={"quiet": "yes"}).status_code == 401
+    assert guarded.get("/api/v1/fires", params={"quiet": "1"}).status_code == 401
+    assert guarded.post("/api/v1/jobs/report/trigger?quiet=1", json={}).status_code == 401
 
 
 @pytest.mark.parametrize("path", PROBES)

@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fencepost import FencepostError, Scheduler
 from fencepost.web.auth import Role, is_local
 from fencepost.web.gate import path_of
+from fencepost.widget import StatusTag
 from stop_sync import pages
 from stop_sync.database import Database, NoData
 from stop_sync.pipeline import NAME
@@ -34,9 +35,7 @@ from stop_sync.settings import Settings
 
 HERE = Path(__file__).parent
 STATUS = "/api/system/pipeline_status"
-FOR_EVERYBODY = (STATUS, "/widget.js")
-"""What of the mounted service visitors need. The ledger and its events show errors in full: they are for those on the
-same machine. Everybody else's label asks at intervals, as it does wherever there are no events."""
+TEXTS = {"running": "Pipeline running in the background"}
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; "
     "img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -49,8 +48,9 @@ Query = Callable[..., pages.Page]
 
 def app_of(settings: Settings) -> Starlette:
     settings.make_folders()
-    site = Site(settings)
-    service = Scheduler(**settings.scheduling).asgi(replica=False, authorize=visitor)
+    scheduler = Scheduler(**settings.scheduling)
+    site = Site(settings, StatusTag(scheduler, NAME, time_zone=settings.timezone, texts=TEXTS))
+    service = scheduler.asgi(replica=False, authorize=visitor)
     return Starlette(
         routes=[
             Route("/", lambda request: RedirectResponse("stops")),
@@ -67,20 +67,21 @@ def app_of(settings: Settings) -> Starlette:
 
 
 def visitor(request: Request) -> Role | None:
-    """By the path that was routed. `request.url` is put together from the client's own `Host` header, which can make it
-    end in whatever the client likes."""
-    return "read" if path_of(request.scope) in FOR_EVERYBODY or is_local(request) else None
+    """Everybody may see the status. The ledger and its events show errors in full: they are for those on the same
+    machine; everybody else's label asks at intervals. Judged by the path that was routed: `request.url` is put
+    together from the client's own `Host` header, which can make it end in whatever the client likes."""
+    return "read" if path_of(request.scope) == STATUS or is_local(request) else None
 
 
 class Site:
     """The pages. Starlette runs these functions in threads, so they may wait for the database."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, status: StatusTag) -> None:
         self._database = Database(settings.database_url)
         self._templates = Environment(
             loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined
         )
-        self._templates.globals |= {"timezone": settings.timezone, "job": NAME}
+        self._templates.globals |= {"status": status}
 
     def stops(self, request: Request) -> Response:
         return self._page(request, "stops", pages.stops)

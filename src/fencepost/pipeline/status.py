@@ -33,7 +33,12 @@ ERROR_LIMIT = 500
 
 async def pipeline_status(scheduler: Scheduler, job_id: str | None = None) -> dict[str, Json]:
     """How the pipeline stands. It may be left unnamed if there is one: declared here, or alone in the store."""
-    return await scheduler.ask(scheduler.do_look(lambda store: look(store, job_id or _declared(scheduler))))
+    return await scheduler.ask(looking_at(scheduler, job_id))
+
+
+async def looking_at(scheduler: Scheduler, job_id: str | None = None) -> dict[str, Json]:
+    """The same on the control loop."""
+    return await scheduler.do_look(lambda store: look(store, job_id or _declared(scheduler)))
 
 
 async def look(store: Store, job_id: str | None) -> dict[str, Json]:
@@ -124,6 +129,7 @@ async def _only_one(store: Store) -> str:
 def _document(reading: _Reading, roster: Roster, dead: frozenset[str]) -> dict[str, Json]:
     kept = reading.kept
     document: dict[str, Json] = {
+        "job_id": reading.record.id,
         "status": "idle",
         "phase": "idle",
         "message": None,

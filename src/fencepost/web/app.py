@@ -6,7 +6,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from hashlib import sha256
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -30,6 +29,7 @@ from fencepost.web.openapi import document
 from fencepost.web.probe import StoreProbe
 from fencepost.web.problems import HANDLED, Problem
 from fencepost.web.transport import TRANSPORT, transport_of
+from fencepost.widget import script
 
 if TYPE_CHECKING:
     from fencepost.scheduler import Scheduler
@@ -127,8 +127,7 @@ class WebApp:
         return tagged(request, document(ENDPOINTS, request.scope.get("root_path", "")))
 
     async def _widget(self, request: Request) -> Response:
-        script = resources.files("fencepost.web").joinpath("static", WIDGET).read_bytes()
-        headers = {"ETag": f'"{sha256(script).hexdigest()[:32]}"', "Cache-Control": "public, no-cache"}
+        headers = {"ETag": f'"{sha256(script()).hexdigest()[:32]}"', "Cache-Control": "public, no-cache"}
         if request.headers.get("if-none-match") == headers["ETag"]:
             return Response(status_code=304, headers=headers)
-        return Response(script, headers=headers, media_type="text/javascript")
+        return Response(script(), headers=headers, media_type="text/javascript")

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fencepost.web.access_log import CALLER, AccessLog, Kind
@@ -24,6 +25,11 @@ BODY_WITHIN = 30.0
 SAFE = ("GET", "HEAD", "OPTIONS")
 PROBES = ("/livez", "/readyz", "/health/ready")
 """Anybody may ask these: a platform has no token. They say nothing but whether, and why not."""
+OPEN = (*PROBES, "/widget.js")
+"""The script holds nothing of this installation."""
+QUIET = ("/api/system/pipeline_status", "/api/v1/events")
+"""What the widget asks for, also before anybody has signed in. A browser writes a refusal into its console, whatever
+the page makes of it; with `?quiet=1` these are answered with 204 instead of 401."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -56,10 +62,11 @@ class Gate:
         request = Request(scope)
         try:
             check_size(request)
-            if path_of(scope) not in PROBES:
+            if path_of(scope) not in OPEN:
                 await self._admit(request)
         except Problem as problem:
-            await problem.response()(scope, receive, sealed)
+            quiet = problem.status == 401 and is_quiet(request)
+            await (Response(status_code=204) if quiet else problem.response())(scope, receive, sealed)
             return
         await self._app(scope, bounded(receive), sealed)
 
@@ -75,8 +82,18 @@ class Gate:
             kind = "browser"
             check_origin(request, self._doorkeeper.proxies.host(request))
         except Problem as problem:
-            self._access_log.refused(kind, request, problem.detail)
+            if not (kind == "unknown caller" and is_quiet(request)):  # any visitor of a page with the widget
+                self._access_log.refused(kind, request, problem.detail)
             raise
+
+
+def is_quiet(request: Request) -> bool:
+    """Somebody who claims to be nobody, and asks as the widget does."""
+    return (
+        request.query_params.get("quiet") == "1"
+        and path_of(request.scope) in QUIET
+        and "authorization" not in request.headers
+    )
 
 
 def check_size(request: Request) -> None:

@@ -42,6 +42,9 @@ def _split(value: Any) -> Any:
 Kind = Literal["fire", "job", "replica", "leader", "store", "beat"]
 
 
+QUIET: Any = Field(None, description="204 instead of 401, which a browser would write into its console.")
+
+
 class Page(Asked):
     model_config = ConfigDict(strict=False)  # a query has only texts
 
@@ -69,10 +72,12 @@ class EventsAsked(Asked):
     kinds: Annotated[list[Kind], BeforeValidator(_split)] = Field(
         [], description="Only these kinds of events, between commas. `hello` and `reset` are always sent."
     )
+    quiet: Literal["1"] | None = QUIET
 
 
 class PipelineAsked(Asked):
     job: str | None = Field(None, pattern=ID, description="Which pipeline, where there are several.")
+    quiet: Literal["1"] | None = QUIET
 
 
 class TriggerAsked(Asked):
@@ -284,6 +289,7 @@ class SchedulerStatus(Answer):
 
 
 class PipelineStatus(Answer):
+    job_id: str
     status: Literal["idle", "running", "failed"]
     phase: str | None
     message: str | None

@@ -12,7 +12,7 @@ from pydantic.json_schema import models_json_schema
 
 from fencepost._version import __version__
 from fencepost.web.endpoint import Endpoint
-from fencepost.web.gate import PROBES
+from fencepost.web.gate import PROBES, QUIET
 from fencepost.web.models import ID, KEY, ProblemShape
 
 REF = "#/components/schemas/{model}"
@@ -73,6 +73,8 @@ def _responses(endpoint: Endpoint) -> Document:
         responses["503"] = good if endpoint.path != "/livez" else _problem(503)
         responses["431"] = _problem(431)
         return responses
+    if endpoint.path in QUIET:
+        responses["204"] = {"description": "The caller is not known, and asked with `quiet`"}
     writes = ON_WRITES if endpoint.method != "GET" else ()
     for status in sorted({*ALWAYS, *writes, *endpoint.errors}):
         responses[str(status)] = {"description": "Unchanged"} if status == 304 else _problem(status)

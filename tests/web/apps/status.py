@@ -18,7 +18,7 @@ from fencepost import Scheduler
 from fencepost.web.endpoint import tagged
 
 PAGE = """<!doctype html>
-<html lang="en">
+<html lang="%s">
 <head>
   <meta charset="utf-8"><title>Stops</title>
   <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -32,7 +32,7 @@ PAGE = """<!doctype html>
   <script type="module" src="/fencepost/widget.js"></script>
 </head>
 <body>
-  <nav><h1>Stops</h1><fencepost-status %s></fencepost-status></nav>
+  <nav><h1>Stops</h1>%s</nav>
   <main><p>4,218 stops, 31 problems.</p><button id="work">Review</button></main>
 </body>
 </html>"""
@@ -41,9 +41,13 @@ CSP = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'uns
 """Of the host's page. Its own inline style is allowed; the widget needs no permission but the first two."""
 
 
-def page_with(attributes: str) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+def page_with(
+    attributes: str, lang: str = "en", elements: str | None = None
+) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    shown = elements or f"<fencepost-status {attributes}></fencepost-status>"
+
     async def page(request: Request) -> Response:
-        return HTMLResponse(PAGE % attributes, headers={"Content-Security-Policy": CSP})
+        return HTMLResponse(PAGE % (lang, shown), headers={"Content-Security-Policy": CSP})
 
     return page
 
@@ -56,6 +60,7 @@ def document(**changes: Any) -> dict[str, Any]:
     """As an idle pipeline gives it."""
     updated = "2026-11-15T02:30:00.000000Z"
     return {
+        "job_id": "import",
         "status": "idle",
         "phase": "idle",
         "message": None,
@@ -90,9 +95,17 @@ class Script:
         self.document = document()
         self.fails = False
         self.live = True
+        self.beats = True
+        self.signed_in = True
+        self.streams = 0
+        self.opened: list[str] = []
+        """The queries of all streams so far."""
         self.asked = 0
         self.told = 0
         self.attributes = 'time-zone="Europe/Zurich"'
+        self.lang = "en"
+        self.elements: str | None = None
+        """In place of one element with the attributes."""
         self.ended = False
         web = Scheduler("memory://").asgi(authorize=lambda request: "read")
         self.app = Starlette(
@@ -112,10 +125,12 @@ class Script:
         await self.app(scope, receive, send)
 
     async def _page(self, request: Request) -> Response:
-        return await page_with(self.attributes)(request)
+        return await page_with(self.attributes, self.lang, self.elements)(request)
 
     async def _status(self, request: Request) -> Response:
         self.asked += 1
+        if not self.signed_in:
+            return Response(status_code=204 if request.query_params.get("quiet") == "1" else 401)
         if self.fails:
             return JSONResponse({"detail": "the store does not answer"}, 503)
         return tagged(request, {**self.document, "now": moment()})
@@ -123,13 +138,21 @@ class Script:
     async def _events(self, request: Request) -> Response:
         if self.fails or not self.live:
             return Response(status_code=503)
+        self.opened.append(request.url.query)
         return StreamingResponse(self._stream(), media_type="text/event-stream")
 
     async def _stream(self) -> AsyncIterator[str]:
-        told = self.told
-        yield "retry: 100\n\n"
-        while not self.ended and not self.fails:
-            if told != self.told:
-                told = self.told
-                yield f"event: fire\ndata: {json.dumps({'job_id': 'import'})}\n\n"
-            await asyncio.sleep(0.02)
+        told, beaten = self.told, 0
+        self.streams += 1
+        try:
+            yield "retry: 100\n\nevent: hello\ndata: {}\n\n"
+            while not self.ended and not self.fails:
+                beaten += 1
+                if told != self.told:
+                    told = self.told
+                    yield f"event: fire\ndata: {json.dumps({'job_id': 'import'})}\n\n"
+                elif self.beats and beaten % 25 == 0:
+                    yield "event: beat\ndata: {}\n\n"
+                await asyncio.sleep(0.02)
+        finally:
+            self.streams -= 1
