@@ -115,7 +115,7 @@ def test_what_cannot_be_placed_means_read_everything_anew(client: httpx2.Client)
 def test_an_id_of_another_process_is_placed_by_the_stores_time(
     client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "OVERLAP", timedelta(seconds=0.2))
+    monkeypatch.setattr(feed, "OVERLAP", timedelta(seconds=0.05))
     with listening(client) as stream:
         stream.next()
         key = triggered(client, "report")

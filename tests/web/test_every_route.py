@@ -18,7 +18,7 @@ from fencepost import Fire, Pipeline, Scheduler
 from fencepost.access import Caller, Role
 from fencepost.web.api import ENDPOINTS
 from fencepost.web.endpoint import Endpoint
-from fencepost.web.gate import PROBES
+from fencepost.web.gate import OPEN
 from tests.web.sample import FAR, ended, triggered
 from tests.web.serving import QUICK, eventually, service
 from tests.web.test_auth import bearer
@@ -124,7 +124,7 @@ def test_nobody_and_a_wrong_token_are_told_nothing(client: httpx2.Client, tokens
     for headers in ({}, bearer("wrong"), {"Authorization": "Basic YTpi"}, {"Cookie": "token=x"}):
         for method, path in [*ROUTES, ("GET", STREAM)]:
             answer = ask(client, method, path, headers)
-            assert answer.status_code == (200 if path in PROBES else 401), (method, path)
+            assert answer.status_code == (200 if path in OPEN else 401), (method, path)
             assert "team" not in answer.text
             assert "secret" not in answer.text
     assert everything(client, tokens) == before
@@ -136,7 +136,7 @@ def test_a_reader_sees_everything_and_changes_nothing(client: httpx2.Client, tok
         answer = ask(client, method, path, reader)
         expected = 200 if needed(method, path) == "read" else 403
         assert answer.status_code == expected, (method, path, answer.text)
-    for path in {path for _, path in ROUTES} - set(PROBES):
+    for path in {path for _, path in ROUTES} - set(OPEN):
         for method in ("PUT", "PATCH", "DELETE", "POST"):
             assert ask(client, method, path, reader).status_code == 403, (method, path)
     assert everything(client, tokens) == before
