@@ -42,6 +42,9 @@ OTHER_EVENTS = (
     "loop.degraded",
     "loop.recovered",
     "job.refused",
+    "job.conflict",
+    "job.moved",
+    "job.removed",
 )
 
 
@@ -110,6 +113,7 @@ _LEVELS = {
     "store.degraded": logging.ERROR,
     "loop.degraded": logging.ERROR,
     "job.refused": logging.WARNING,
+    "job.conflict": logging.WARNING,
     "started": logging.DEBUG,
     "given_back": logging.INFO,
 }

@@ -12,9 +12,12 @@ retry = { attempts = 3, first = "10s" }
 
 from __future__ import annotations
 
+import logging
 import tomllib
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,8 @@ from fencepost.retry import Retry
 from fencepost.scheduler import Scheduler
 from fencepost.settings import did_you_mean, duration
 from fencepost.triggers import Trigger, at, cron, every
+
+log = logging.getLogger("fencepost")
 
 BOUNDS = ("start", "end")
 TRIGGERS = {"every": ("anchor", *BOUNDS), "cron": ("tz", *BOUNDS), "at": ()}
@@ -59,12 +64,36 @@ def scheduler_from(path: Path) -> Scheduler:
             f'{path} has no jobs; add [jobs.hello] with command = ["echo", "hello"], every = "1m"'
         )
     scheduler = Scheduler(directory=path.parent)
+    scheduler.reload = partial(read_again, scheduler)
+    scheduler.job_file = path.absolute()  # not where a link leads: a deploy may let it lead elsewhere
     for id, job in jobs.items():
         try:
-            _declare(scheduler, id, job, path.parent)
+            _declare(scheduler, id, job, path.absolute().parent)
         except (ConfigurationError, TypeError) as error:
             raise ConfigurationError(f"{path}: [jobs.{id}]: {error}") from None
     return scheduler
+
+
+def read_again(scheduler: Scheduler) -> None:
+    """What the file says now holds. If it cannot be read, all goes on as it is."""
+    path = scheduler.job_file
+    assert path is not None
+    try:
+        fresh = scheduler_from(path)
+    except ConfigurationError as error:
+        log.error("the jobs go on as they are: %s", error)
+        return
+    new, changed, gone = scheduler.become(fresh)
+    told = [
+        f"{len(ids)} {what} ({', '.join(sorted(ids))})"
+        for what, ids in (("new", new), ("changed", changed), ("deleted", gone))
+        if ids
+    ]
+    log.info("read %s again: %s", path, ", ".join(told) or "nothing has changed")
+    before, after = scheduler.settings, fresh.settings
+    given = [field.name for field in fields(before) if field.name not in ("host", "port")]
+    if differing := [name for name in given if getattr(before, name) != getattr(after, name)]:
+        log.warning("other settings in %s take effect at the next start: %s", path, ", ".join(differing))
 
 
 def _declare(scheduler: Scheduler, id: str, job: Any, folder: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from fencepost.values import clean_text
@@ -22,12 +22,18 @@ _SECRET = r"(?:passw(?:or)?d|passphrase|pwd|secret|token|credential|(?:api|acces
 _SECRET_NAME = re.compile(rf"{_SECRET}|(?:^|_)(?:auth|key|dsn|cookie)(?:_|$)", re.IGNORECASE)
 _NO_SECRET_NAME = re.compile(r"^(?:FIRE_.*|(?:OLD)?PWD|.*_(?:FILE|PATH|DIR|SOCK))$", re.IGNORECASE)
 _USER_INFO = re.compile(r"(://[^\s:/@'\"]{0,200}:)([^\s'\"]{1,500})@")
+_FLAG = rf"--?[\w-]{{0,40}}{_SECRET}[\w-]{{0,40}}"
 _GIVEN = r"[\"']?[ \t]{0,5}[=:][ \t]{0,5}"
 _IN_TEXT = (
     (("://",), _USER_INFO, rf"\1{HIDDEN}@"),
     (
         ("authorization",),
         re.compile(rf"(authorization{_GIVEN}[\"']?)(?:\w{{1,20}}[ \t]+)?[^\s\"',]+", re.IGNORECASE),
+        rf"\1{HIDDEN}",
+    ),
+    (
+        ("--",),
+        re.compile(rf"({_FLAG}[ \t]+)(?:'[^'\n]*'|\"[^\"\n]*\"|[^\s'\"]+)", re.IGNORECASE),
         rf"\1{HIDDEN}",
     ),
     (("bearer",), re.compile(r"(\bbearer[ \t]{1,5})[\w.~+/=-]{6,}", re.IGNORECASE), rf"\1{HIDDEN}"),
@@ -51,6 +57,12 @@ def own_mask() -> Mask:
 def mask_for(env: Mapping[str, str]) -> Mask:
     """Hides what looks like a secret, and the secrets of this environment by their values."""
     return _mask(secrets_in(env))
+
+
+def masked_words(words: Sequence[str]) -> list[str]:
+    """Of a command: what follows `--password` and its like is hidden."""
+    hidden = [re.fullmatch(_FLAG, word, re.IGNORECASE) is not None for word in ("", *words)]
+    return [HIDDEN if after else word for word, after in zip(words, hidden, strict=False)]
 
 
 def secrets_in(env: Mapping[str, str]) -> frozenset[str]:

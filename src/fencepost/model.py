@@ -230,6 +230,39 @@ def job_from_json(value: Mapping[str, Json]) -> Job:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where a definition comes from. One id that live replicas declare from two origins is one job that two
+    applications take for their own."""
+
+    key: str
+    """What is compared: equal for every replica of one application, wherever it is installed."""
+    module: str = ""
+    distribution: str = ""
+    file: str = ""
+    command: str = ""
+    """Of a job without code, as it may be shown: without secrets."""
+
+    def __str__(self) -> str:
+        if self.command:
+            return f'"{self.command}"' + (f" in {self.file}" if self.file else "")
+        if self.distribution:
+            return f"{self.module} of {self.distribution}"
+        return self.file or self.module or self.key
+
+    def differs_from(self, other: Origin | None) -> bool:
+        """An unknown origin, as that of rows of earlier releases, differs from none."""
+        return other is not None and other.key != self.key
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A replica whose own definition of a job was refused, because the stored one has another origin."""
+
+    replica: str
+    origin: Origin
+
+
+@dataclass(frozen=True)
 class Segment:
     """A stretch of one calendar: from `cursor` on, up to where a newer definition took over.
 
@@ -309,6 +342,12 @@ class JobRecord:
     past: tuple[Gap, ...] = ()
     """Fires of an `at` that were later than `misfire_after` already when it was declared: they are missed."""
     removed_at: datetime | None = None
+    source: str = "code"
+    """Who made this definition: `code` declares it, or it was made by hand (`api`)."""
+    origin: Origin | None = None
+    """Of the code that declares the job. Of one made by hand: of the code whose definition it replaces."""
+    rivals: tuple[Rival, ...] = ()
+    """Replicas that declare it from another origin. Some may have ended since."""
     token: int = 0
     """The last fencing token given out. Outlives fires, retention and removal."""
     decided_through: datetime | None = None

@@ -17,10 +17,12 @@ import socket
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fencepost._version import __version__
 from fencepost.clock import Clock
+from fencepost.declaring import Declarer
 from fencepost.election import Leadership
 from fencepost.errors import StoreUnavailable
 from fencepost.events import Ending, Event, Events
@@ -37,7 +39,7 @@ from fencepost.recurring import RecurringErrors
 from fencepost.service import Service
 from fencepost.settings import Settings
 from fencepost.settler import Settler
-from fencepost.store.base import Claim, Evidence, GiveBack, Pulse, PutJob, RetryLater, Settle, Store, Update
+from fencepost.store.base import Claim, Evidence, GiveBack, Pulse, RetryLater, Settle, Store, Update
 from fencepost.tasks import Registry
 from fencepost.testimony import Testimony
 from fencepost.values import clean_text, fresh_copy
@@ -48,7 +50,6 @@ log = logging.getLogger("fencepost")
 
 T = TypeVar("T")
 
-PUT_BATCH = 500
 MOST_LISTED = 10
 """Runs named in one line of the log."""
 REMEMBERED = 1_000
@@ -84,6 +85,7 @@ class Replica:
         host: Host,
         identity: Identity,
         jobs: Sequence[Job] = (),
+        job_file: Path | None = None,
         events: Events | None = None,
         chance: random.Random | None = None,
     ) -> None:
@@ -102,10 +104,6 @@ class Replica:
         self.draining = False
         self.is_ready = False
         self.targets_changed = False
-        self._undeclared = list(jobs)
-        self._declared: list[Job] = []
-        self._losses = 0
-        """How often the store was found to have lost data."""
         self._ended: dict[str, Update] = {}
         """How the last runs ended, by their keys."""
         self._degraded = False
@@ -121,7 +119,7 @@ class Replica:
         )
         self.testimony = Testimony(settings.run_ttl.total_seconds())
         self.heart = Heart(self)
-        self.declarer = Declarer(self)
+        self.declarer = Declarer(self, jobs, job_file)
         self.planner = Planner(self)
         self.worker = Worker(self)
         self.settler = Settler(self)
@@ -302,9 +300,8 @@ class Replica:
     def learn_era(self, pulse: Pulse) -> None:
         if self.testimony.learn(pulse, self.clock.steady()):
             self.tell("store.lost_data", detail=f"incarnation {pulse.leader.era.incarnation}")
-            self._losses += 1
-            declared, self._declared = self._declared, []
-            self.declare(declared)
+            self.declarer.again()
+            self.know_anew()
 
     def joined(self) -> None:
         self.tell("replica.joined")
@@ -318,25 +315,13 @@ class Replica:
 
     def declare(self, jobs: Sequence[Job]) -> None:
         """Add to what is declared at the start; takes effect when the store answers."""
-        self._undeclared += jobs
+        self.declarer.add(jobs)
+        self.know_anew()
+
+    def know_anew(self) -> None:
+        """The tasks known here have changed: say so with the next beat, now."""
         self.targets_changed = True
         self.heart.wake()
-        self.declarer.wake()
-
-    async def put_undeclared(self) -> bool:
-        """Write definitions not written yet, a batch at a time; whether there were any."""
-        wrote = False
-        while batch := self._undeclared[:PUT_BATCH]:
-            losses = self._losses
-            puts = [PutJob(job, self.settings.revision, self.id) for job in batch]
-            for put in await self.store.put_jobs(puts):
-                if put.refused:
-                    self.tell("job.refused", detail=f"{put.job_id}: {put.outcome}")
-            if losses == self._losses:  # else this may be lost, too, and is written once more
-                del self._undeclared[: len(batch)]
-                self._declared += batch
-            wrote = True
-        return wrote
 
     def wake_all(self) -> None:
         for service in (*self._claimers, self.heart):
@@ -408,16 +393,6 @@ class Replica:
 def _listed(keys: Sequence[str]) -> str:
     more = f" and {len(keys) - MOST_LISTED} more" if len(keys) > MOST_LISTED else ""
     return ", ".join(keys[:MOST_LISTED]) + more
-
-
-class Declarer(Service):
-    """Writes this replica's job definitions, once it has joined; again when some are added."""
-
-    async def step(self) -> float | None:
-        replica = self.replica
-        if replica.heart.has_joined and (await replica.put_undeclared() or not replica.is_ready):
-            replica.declared()
-        return None
 
 
 class Listener(Service):

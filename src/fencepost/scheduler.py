@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.bodies.command import Command
@@ -38,7 +39,8 @@ from fencepost.insight.fires import checked_limit, checked_moment, find_fires, s
 from fencepost.insight.jobs import JobView, find_jobs
 from fencepost.insight.why import Answer, answer
 from fencepost.manual import add_manual, check_retry, new_key
-from fencepost.model import FireRecord, Job, JobRecord, Json, State, checked_id, repeating
+from fencepost.model import FireRecord, Job, JobRecord, Json, Origin, State, checked_id, repeating
+from fencepost.origins import origin_of
 from fencepost.recurring import RecurringErrors
 from fencepost.replica import Identity, Replica
 from fencepost.resources import Resource, checked_resources
@@ -94,6 +96,8 @@ class Scheduler:
         self.sync = SyncScheduler(self)
         self.shutdown = Shutdown(self)
         self._resources = checked_resources(resources or {})
+        self.job_file: Path | None = None
+        """The file that declares all its jobs."""
         self._registry = Registry()
         self._jobs: dict[str, Job] = {}
         self._errors = RecurringErrors(log)
@@ -156,7 +160,8 @@ class Scheduler:
     ) -> None:
         """Run a command on a schedule: a list of words, or one text with `shell=True`. It fails if its exit code is
         not 0. It finds its fire in `FIRE_KEY`, `FIRE_TOKEN`, `FIRE_ARGS` and others (see docs/execution.md)."""
-        function = Command.of(command, shell=shell, env=env, cwd=cwd)
+        file = "" if self.job_file is None else str(self.job_file)
+        function = Command.of(command, shell=shell, env=env, cwd=cwd, file=file)
         task = self._registry.add(Task.of(function, id))
         self._declare(self._job(task, task.name, as_trigger(trigger), policies))
 
@@ -187,6 +192,11 @@ class Scheduler:
         job = self._jobs.get(job_id)
         return None if job is None else self._registry.get(job.target).function
 
+    def origin_of(self, job_id: str) -> Origin | None:
+        """Where the code of a job declared here is."""
+        function = self.function_of(job_id)
+        return None if function is None else origin_of(function, self.settings.origin)
+
     @property
     def store_name(self) -> str:
         """Which store, without its secrets."""
@@ -214,6 +224,35 @@ class Scheduler:
         self._registry = Registry()
         self._registry.add(known)
         self._jobs = {id: job for id, job in self._jobs.items() if job.target == task}
+
+    def become(self, other: Scheduler) -> tuple[list[str], list[str], list[str]]:
+        """Take the jobs of another, which was made from the same file: the ids of those that are new, changed, gone."""
+        before, after = self._jobs, other._jobs
+        new = [id for id in after if id not in before]
+        gone = [id for id in before if id not in after]
+        kept = [id for id in after if id in before]
+        changed = [
+            id for id in kept if (before[id], self.function_of(id)) != (after[id], other.function_of(id))
+        ]
+        self._jobs = dict(after)
+        tasks = [other._registry.get(after[id].target) for id in (*new, *changed)]
+        jobs = [after[id] for id in (*new, *changed)]
+        targets = [before[id].target for id in gone]
+
+        def take() -> None:
+            for task in tasks:
+                self._registry.replace(task)
+            for target in targets:
+                self._registry.drop(target)
+            if self._replica is not None:
+                self._replica.declarer.withdraw([*gone, *changed])
+                self._replica.declare(jobs)
+
+        if self._control is None:
+            take()
+        else:
+            self._control.loop.call_soon_threadsafe(take)
+        return new, changed, gone
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -341,7 +380,8 @@ class Scheduler:
     async def add(
         self, what: Callable[..., Any] | str, trigger: Any, *, id: str, replace: bool = False, **policies: Any
     ) -> None:
-        """Add a job at run time. With `replace` it may take the place of one with the same id."""
+        """Add a job at run time. With `replace` it may take the place of one with the same id, also of one that code
+        declares: then it holds until it is removed, or the code declares the same (docs/dynamic-jobs.md)."""
         await self.ask(self.do_add(what, trigger, id=id, replace=replace, **policies))
 
     async def remove(self, what: Callable[..., Any] | str) -> None:
@@ -422,14 +462,22 @@ class Scheduler:
         )
 
     async def do_add(
-        self, what: Callable[..., Any] | str, trigger: Any, *, id: str, replace: bool = False, **policies: Any
+        self,
+        what: Callable[..., Any] | str,
+        trigger: Any,
+        *,
+        id: str,
+        replace: bool = False,
+        by: str = "",
+        **policies: Any,
     ) -> None:
         task = self._registry.find(what) if callable(what) else self._registry.get(what)
         if task is None:
             raise UsageError(f"{what!r} is not a task of this scheduler; decorate it with @scheduler.task")
         job = self._job(task, checked_id(id, "job id"), trigger, policies)
         store = await self._ready_store()
-        [put] = await store.put_jobs([PutJob(job, self.settings.revision, replace=replace)])
+        new = PutJob(job, self.settings.revision, clean_text(by, NOTE_LIMIT), replace, source="api")
+        [put] = await store.put_jobs([new])
         if put.outcome == "exists":
             raise UsageError(f"job {id!r} is there already and differs; pass replace=True")
         if put.refused:
@@ -518,6 +566,7 @@ class Scheduler:
             host=host,
             identity=identity or Identity.here(),
             jobs=list(self._jobs.values()),
+            job_file=self.job_file,
             events=self.events,
         )
         self._store = store

@@ -47,6 +47,9 @@ class Settings:
     ready_delay: timedelta = timedelta(seconds=3)
     grace_period: timedelta = timedelta(seconds=30)  # how long the platform waits between SIGTERM and SIGKILL
     revision: int | None = None  # grows with every deploy: tells an older replica from a newer one
+    origin: str | None = (
+        None  # what the application is called in its definitions, in place of where its code is
+    )
     auth_token: str | None = None  # may do everything
     read_token: str | None = None  # may look, not act
     tokens_file: str | None = None  # named tokens with roles (access.py)
@@ -321,6 +324,12 @@ def _namespace(value: object) -> str:
     return value
 
 
+def _origin(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[^\s](?:[^\x00-\x1f]{0,198}[^\s])?", value):
+        raise ConfigurationError(f"{_short(value)} is not a name: use 1 to 200 letters, such as shop")
+    return value
+
+
 def _execute_on(value: object) -> str:
     if value not in ("any", "leader"):
         raise ConfigurationError(f"{_short(value)} is neither 'any' nor 'leader'")
@@ -433,6 +442,7 @@ _PARSERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "ready_delay": duration,
     "grace_period": duration,
     "revision": _whole_number(0, 2**53, hint=" that grows with every deploy, such as a build number"),
+    "origin": _origin,
     "auth_token": _text,
     "read_token": _text,
     "tokens_file": _text,
@@ -445,7 +455,17 @@ _PARSERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "log_level": _log_level,
 }
 _OPTIONAL: Final = frozenset(
-    {"store", "horizon", "revision", "auth_token", "read_token", "tokens_file", "tls_cert", "tls_key"}
+    {
+        "store",
+        "horizon",
+        "revision",
+        "origin",
+        "auth_token",
+        "read_token",
+        "tokens_file",
+        "tls_cert",
+        "tls_key",
+    }
 )
 _SECRETS: Final = ("store", "auth_token", "read_token")
 _RESERVED_TABLES: Final = frozenset({"jobs", "tasks"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -16,6 +16,7 @@ from fencepost.store.base import (
     ClaimRequest,
     FireQuery,
     GiveBack,
+    Outcome,
     Pulse,
     RetryLater,
     Settle,
@@ -54,7 +55,7 @@ async def test_the_memory_store_agrees_with_the_model_and_everything_is_reached(
     reasons = {key.partition(": ")[2] for key in tally}
     assert {reason.value for reason in Reason} - NOT_DECIDED_HERE <= reasons
     assert {state.value for state in State} <= {key.partition(":")[0] for key in tally}
-    for outcome in ("created", "changed", "unchanged", "exists", "older revision", "flip back"):
+    for outcome in get_args(Outcome):
         assert tally[outcome], outcome
     events = ("plan refused", "stretch", "swept", "accepted", "refused", "pruned", "step back", "active")
     for event in (*events, "data loss"):

@@ -55,7 +55,8 @@ def test_jobs_and_settings_come_from_one_file(tmp_path):
     assert nightly.args == {"depth": 2}
     assert once.trigger is not None
     command = scheduler._registry.get("nightly").function
-    assert command == Command(("/bin/sh", "-c", "du -s . | sort"), {}, str(tmp_path))
+    file = str(tmp_path / "fencepost.toml")
+    assert command == Command(("/bin/sh", "-c", "du -s . | sort"), {}, str(tmp_path), file)
 
 
 @pytest.mark.parametrize(

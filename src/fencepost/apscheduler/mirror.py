@@ -14,6 +14,7 @@ from apscheduler.util import iscoroutinefunction_partial
 
 from fencepost.apscheduler.roll import Guarded, Roll
 from fencepost.model import manual_key
+from fencepost.origins import origin_of
 from fencepost.replica import Replica
 from fencepost.service import Service
 from fencepost.store.base import ChangeJob, JobPut, NewFire, PutJob
@@ -122,7 +123,15 @@ class Mirror(Service):
         for each in guarded.values():
             replica.registry.replace(_task(each))
         self._tell_targets()
-        puts = [PutJob(each.native, replica.settings.revision, replica.id) for each in guarded.values()]
+        puts = [
+            PutJob(
+                each.native,
+                replica.settings.revision,
+                replica.id,
+                origin=origin_of(each.job.func, replica.settings.origin),
+            )
+            for each in guarded.values()
+        ]
         answers = {put.job_id: put for put in await replica.store.put_jobs(puts)}
         for record in await replica.store.jobs(list(guarded)):
             if record.segments:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.errors import ConfigurationError, FencepostError
 from fencepost.fire import Fire
-from fencepost.model import Json
+from fencepost.masking import mask_for, masked_words
+from fencepost.model import Json, Origin
 from fencepost.triggers import iso
+from fencepost.values import clean_text
 
 SHELL = ("/bin/sh", "-c")
+SHOWN = 500
+"""Characters of a command that the store keeps."""
 NOT_INHERITED = frozenset(
     {
         "FENCEPOST_AUTH_TOKEN",
@@ -45,6 +51,8 @@ class Command:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: str | None = None
+    file: str = ""
+    """The job file that declares it."""
 
     @classmethod
     def of(
@@ -54,6 +62,7 @@ class Command:
         shell: bool = False,
         env: Mapping[str, Any] | None = None,
         cwd: str | None = None,
+        file: str = "",
     ) -> Command:
         if isinstance(command, str):
             if not shell:
@@ -70,7 +79,20 @@ class Command:
         extra = dict(env or {})
         if not all(map(_is_word, [*extra, *extra.values()])):
             raise ConfigurationError(f"command {argv[0]!r}: env must hold names and texts")
-        return cls(argv, extra, cwd)
+        return cls(argv, extra, cwd, file)
+
+    @property
+    def origin(self) -> Origin:
+        """A job without code is known by what it runs, wherever its file is. Secrets are no part of that: what is kept
+        in the store is masked first."""
+        mask = mask_for({**os.environ, **self.env})
+        shown = mask(self.argv[2] if self.argv[:2] == SHELL else shlex.join(masked_words(self.argv)))
+        folder = os.path.dirname(self.file)
+        cwd = os.path.relpath(self.cwd or ".", folder) if folder else self.cwd
+        env = {name: mask(f"{name}={value}") for name, value in self.env.items()}
+        known_by = json.dumps([shown, self.argv[:2] == SHELL, cwd, env], sort_keys=True)
+        fingerprint = hashlib.sha256(known_by.encode()).hexdigest()[:16]
+        return Origin(f"command:{fingerprint}", file=self.file, command=clean_text(shown, SHOWN))
 
     def environment(self, fire: Fire) -> dict[str, str]:
         """What the command finds: which fire it is, with which token and arguments. The service's own tokens stay

@@ -99,6 +99,8 @@ def _facts(record: JobRecord, shape: Shape) -> list[tuple[str, object]]:
     return [
         ("job", record.id),
         ("task", job.target),
+        ("source", _source(record)),
+        ("command", record.origin.command if record.origin else None),
         ("state", job_state(shape)),
         ("schedule", shape["schedule"] or "when triggered"),
         ("next", when(from_iso(shape["next_run_at"])) if shape["next_run_at"] else None),
@@ -112,6 +114,12 @@ def _facts(record: JobRecord, shape: Shape) -> list[tuple[str, object]]:
         ("created", when(record.created_at)),
         ("changed", when(record.changed_at)),
     ]
+
+
+def _source(record: JobRecord) -> str:
+    source = "made by hand" if record.source == "api" else "code"
+    joined = ", in place of the code in " if record.source == "api" else " in "
+    return source if record.origin is None else f"{source}{joined}{record.origin}"
 
 
 def _event_row(event: JobEvent) -> tuple[object, ...]:

@@ -33,6 +33,8 @@ STYLES = {
     "skipped": "yellow",
     "paused": "yellow",
     "orphaned": "yellow",
+    "conflict": "red",
+    "by hand": "yellow",
     "overdue": "yellow",
     "draining": "yellow",
     "cancelled": "magenta",

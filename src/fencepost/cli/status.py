@@ -95,11 +95,20 @@ def described(state: str, job: Shape) -> str:
     if state == "orphaned":
         since = f" since {when(from_iso(job['orphaned_since']))}" if job["orphaned_since"] else ""
         return f"orphaned: no live replica knows its task{since}"
+    if state == "conflict":
+        other = job["conflicts"][0]
+        return f"conflict: {other['replica']} declares it from {told(other['origin'])}"
+    if state == "by hand":
+        return f"made by hand, in place of the code in {told(job['origin'])}"
     if state == "running":
         standings = {run["replica_state"] for run in job["active"] if run["state"] == "running"}
         bad = [name for name in ("dead", "gone", "overdue") if name in standings]
         return f"running, but its replica is {bad[0]}" if bad else "running"
     return state
+
+
+def told(origin: Shape | None) -> str:
+    return origin["told"] if origin else "an unknown place"
 
 
 def _last(last: Shape | None, now: datetime) -> str:

@@ -93,7 +93,8 @@ async def _look_at_work(store: Store, scheduler: Scheduler, target: str | None, 
     found.add("cluster", cluster(status))
     found.add("jobs", jobs(status, records, await read_ledger(store, now), now))
     if target is not None:
-        live = [replica["replica"] for replica in status["replicas"] if is_live(replica)]
+        up = {replica["replica"] for replica in status["replicas"] if is_live(replica)}
+        live = [replica for replica in (await store.roster()).replicas if replica.id in up]
         found.add("target", compared(target, scheduler, records, live))
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fencepost.audit.job import PATIENCE
-from fencepost.cli.status import described
+from fencepost.cli.status import described, told
 from fencepost.doctor.finding import Finding, ok, problem, the_first, warning
+from fencepost.doctor.target import OTHER_NAMESPACE
 from fencepost.model import FireRecord, JobRecord, State
 from fencepost.store.base import FireQuery, Store
 from fencepost.views.overview import ASKED_ONE_BY_ONE, RECENT
@@ -50,6 +51,8 @@ def jobs(status: Shape, records: Sequence[JobRecord], ledger: Ledger, now: datet
         yield warning("none are stored", "they are when a replica that declares some starts")
         return
     yield ok(f"{len(records)} stored" if len(records) > 1 else "1 stored")
+    yield from the_first(_disputed(status["jobs"]), ALL_JOBS)
+    yield from the_first(_made_by_hand(status["jobs"]), ALL_JOBS)
     yield from the_first(_orphaned(status["jobs"]), ALL_JOBS)
     yield from the_first(_paused(status["jobs"]), ALL_JOBS)
     held = {job["id"] for job in status["jobs"] if job["orphaned"] or job["paused"]}
@@ -58,6 +61,28 @@ def jobs(status: Shape, records: Sequence[JobRecord], ledger: Ledger, now: datet
     yield from the_first(_behind(expected, now), "`fencepost audit` lists them")
     stored = {record.id for record in records}
     yield from the_first(_failing(ledger.last_runs, stored), "`fencepost fires --state failed` lists them")
+
+
+def _disputed(shapes: Sequence[Shape]) -> Iterator[Finding]:
+    for job in shapes:
+        if others := job["conflicts"]:
+            who = f"{others[0]['replica']} from {told(others[0]['origin'])}" + (
+                f" and {len(others) - 1} more" if len(others) > 1 else ""
+            )
+            what = f"{job['id']} is declared by two applications: from {told(job['origin'])}, and by {who}"
+            yield problem(
+                f"{what}; they share its fires, and only the first one's schedule holds", OTHER_NAMESPACE
+            )
+
+
+def _made_by_hand(shapes: Sequence[Shape]) -> Iterator[Finding]:
+    for job in shapes:
+        if "by hand" in job["states"]:
+            what = f"{job['id']} was made by hand, and that holds: the code in {told(job['origin'])} is not followed"
+            remedy = (
+                f"put it into the code; or go back to the code: `fencepost jobs rm {job['id']}`, and restart"
+            )
+            yield warning(what, remedy)
 
 
 def _orphaned(shapes: Sequence[Shape]) -> Iterator[Finding]:

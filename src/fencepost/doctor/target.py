@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from fencepost.doctor.finding import Finding, ok, the_first, warning
-from fencepost.model import Job, JobRecord, job_to_json
+from fencepost.model import Job, JobRecord, ReplicaRecord, job_to_json
 from fencepost.scheduler import Scheduler
 from fencepost.store.base import PutJob
-from fencepost.store.rules import definition_outcome
+from fencepost.store.definitions import definition_outcome
 
 SHOW = "`fencepost jobs` lists what is stored"
+OTHER_NAMESPACE = (
+    "give each application a namespace of its own (FENCEPOST_NAMESPACE), or one of the jobs another id="
+)
 
 
 def declared(target: str, scheduler: Scheduler) -> Iterator[Finding]:
@@ -24,12 +27,18 @@ def declared(target: str, scheduler: Scheduler) -> Iterator[Finding]:
 
 
 def compared(
-    target: str, scheduler: Scheduler, records: Sequence[JobRecord], live: Sequence[str]
+    target: str, scheduler: Scheduler, records: Sequence[JobRecord], live: Sequence[ReplicaRecord]
 ) -> Iterator[Finding]:
     """`live`: the replicas that are up. The store's own rule says what would become of a definition."""
     stored, revision = {record.id: record for record in records}, scheduler.settings.revision
+
+    def knowing(task: str) -> list[str]:
+        return [replica.id for replica in live if task in replica.targets]
+
     outcomes = {
-        id: definition_outcome(stored.get(id), PutJob(job, revision), live)
+        id: definition_outcome(
+            stored.get(id), PutJob(job, revision, origin=scheduler.origin_of(id)), live, knowing
+        )
         for id, job in sorted(scheduler.jobs.items())
     }
     new = [id for id, outcome in outcomes.items() if outcome == "created"]
@@ -51,6 +60,12 @@ def _change(job: Job, record: JobRecord, outcome: str, revision: int | None) -> 
     differs = (
         f"{job.id} is stored with another {', '.join(name for name in here if here[name] != there[name])}"
     )
+    if outcome == "other origin":
+        what = f"{job.id} is declared by replicas of another application that are up, from {record.origin}"
+        return warning(f"{what}: this definition is refused", OTHER_NAMESPACE)
+    if outcome == "made by hand":
+        what = f"{differs}, which was made by hand and holds: this code does not change it"
+        return warning(what, f"put it into the code, or `fencepost jobs rm {job.id}` before the start")
     if outcome == "older revision":
         what = (
             f"{differs}, of revision {record.revision}: this code, of revision {revision}, does not change it"

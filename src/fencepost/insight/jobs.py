@@ -45,6 +45,10 @@ class JobView:
     last: LastRun | None
     next_run_at: datetime | None
     execute_on: str
+    source: str = "code"
+    """`code` declares it, or it was made by hand (`api`)."""
+    origin: str | None = None
+    """Where the code is, in words; None: not known."""
 
 
 async def find_jobs(store: Store) -> tuple[JobView, ...]:
@@ -66,6 +70,8 @@ def _view(job: Shape) -> JobView:
         last=last and _last(last),
         next_run_at=_time(job["next_run_at"]),
         execute_on=job["execute_on"],
+        source=job["source"],
+        origin=job["origin"] and job["origin"]["told"],
     )
 
 

@@ -139,6 +139,10 @@ class Pipeline:
             _fits(function, what)
             if executor is not None:
                 check_can_be_found(function, what)
+            if not self.phases:
+                self.__module__ = (
+                    function.__module__
+                )  # it belongs where its phases are, not where its class is
             self.phases.append(
                 Phase(
                     name,

@@ -17,7 +17,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
-from fencepost.model import FireRecord, Gap, Job, JobEvent, JobRecord, Json, Lease, ReplicaRecord, State
+from fencepost.model import (
+    FireRecord,
+    Gap,
+    Job,
+    JobEvent,
+    JobRecord,
+    Json,
+    Lease,
+    Origin,
+    ReplicaRecord,
+    State,
+)
 from fencepost.triggers import EARLIEST
 
 # --- presence and leadership ------------------------------------------------------------------------
@@ -150,17 +161,29 @@ class PutJob:
     job: Job
     revision: int | None = None
     by: str = ""
+    """The replica whose code declares it, or the person who made it."""
     replace: bool = True
+    source: Literal["code", "api"] = "code"
+    origin: Origin | None = None
+    """Of the code. None: not known, which is in nobody's way."""
+
+
+Outcome = Literal[
+    "created", "changed", "unchanged", "exists", "older revision", "flip back", "other origin", "made by hand"
+]
+REFUSED = frozenset({"exists", "older revision", "flip back", "other origin", "made by hand"})
 
 
 @dataclass(frozen=True, slots=True)
 class JobPut:
     job_id: str
-    outcome: Literal["created", "changed", "unchanged", "exists", "older revision", "flip back"]
+    outcome: Outcome
+    origin: Origin | None = None
+    """Of the definition that is stored, if this one was refused."""
 
     @property
     def refused(self) -> bool:
-        return self.outcome in ("exists", "older revision", "flip back")
+        return self.outcome in REFUSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +197,8 @@ class ChangeJob:
     until: datetime | None = None
     anew: bool = False
     """A pause that replaces the one that lasts. Otherwise what `note` and `until` leave open stays as it is."""
+    if_undeclared: bool = False
+    """Remove it only if code declared it and no live replica knows its task."""
 
 
 @dataclass(frozen=True, slots=True)

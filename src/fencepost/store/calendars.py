@@ -12,6 +12,7 @@ from fencepost.model import (
     JobEvent,
     JobRecord,
     Reason,
+    ReplicaRecord,
     Segment,
     State,
     changed,
@@ -19,11 +20,12 @@ from fencepost.model import (
     planned_fire,
 )
 from fencepost.reigns import Calendar
-from fencepost.store.base import ChangeJob, DueJobs, JobPage, JobPut, Plan, PutJob
+from fencepost.store.base import REFUSED, ChangeJob, DueJobs, JobPage, JobPut, Plan, PutJob
 from fencepost.store.decide import Closing
+from fencepost.store.definitions import definition_outcome, provenance, stands, with_refusal
 from fencepost.store.ledger import Ledger, later
 from fencepost.store.rows import MOST_EVENTS, TargetRecord
-from fencepost.store.rules import ORPHANED_AFTER, definition_outcome
+from fencepost.store.rules import ORPHANED_AFTER
 from fencepost.triggers import EARLIEST, LATEST
 
 MAX_GAPS_KEPT = 100
@@ -88,19 +90,24 @@ class Calendars(Ledger):
 
     def put_jobs(self, at: Moment, jobs: Sequence[PutJob]) -> tuple[JobPut, ...]:
         self.preload(at.wall, records=[put.job.id for put in jobs])
-        new = [put.job for put in jobs if not _stands(self.job(put.job.id), put)]
+        new = [put.job for put in jobs if not stands(self.job(put.job.id), put)]
         self.preload(at.wall, jobs=[job.id for job in new], targets=[job.target for job in new])
-        replicas = {replica.id: replica.expires > at.steady for replica in self.every_replica()}
+        replicas = {replica.id: replica for replica in self.every_replica()}
         return tuple(self._put_job(at, put, replicas) for put in jobs)
 
-    def _put_job(self, at: Moment, put: PutJob, replicas: Mapping[str, bool]) -> JobPut:
-        """`replicas`: whether each is live. One whose renewal is overdue at this very moment declares all the same."""
+    def _put_job(self, at: Moment, put: PutJob, replicas: Mapping[str, ReplicaRecord]) -> JobPut:
+        """`replicas`: all. One whose renewal is overdue at this very moment declares all the same."""
         job, existing = put.job, self.job(put.job.id)
-        if _stands(existing, put):
+        if stands(existing, put):
             return JobPut(job.id, "unchanged")
-        outcome = definition_outcome(existing, put, [id for id, live in replicas.items() if live])
-        if outcome in ("exists", "older revision", "flip back"):
-            return JobPut(job.id, outcome)
+        live = [replica for replica in replicas.values() if replica.expires > at.steady]
+        outcome = definition_outcome(existing, put, live, self.knowing)
+        if existing is not None and outcome in REFUSED:
+            noted = with_refusal(existing, put, outcome, replicas)
+            if noted != existing:
+                self._keep(at, noted)
+                self.hinted = True
+            return JobPut(job.id, outcome, existing.origin)
         if existing is None:
             existing = JobRecord(job, job.fingerprint, at.wall, at.wall)
         earlier = existing.earlier
@@ -114,6 +121,7 @@ class Calendars(Ledger):
             revision=max((r for r in (existing.revision, put.revision) if r is not None), default=None),
             declared_by=tuple(dict.fromkeys(each for each in (*declared, put.by) if each in replicas)),
             earlier=earlier,
+            **provenance(existing, put, outcome, replicas),
         )
         if outcome != "unchanged":
             record = changed(record, changed_at=at.wall)
@@ -205,11 +213,20 @@ class Calendars(Ledger):
         record = self.job(change.job_id)
         if record is None or record.removed_at:
             return None
+        if change.if_undeclared and (record.source != "code" or self._is_declared(at, record)):
+            return None
         steps = {"pause": self._pause, "resume": self._resume, "remove": self._remove}
         record = steps[change.kind](at, record, change)
         self._keep(at, record)
         self.hinted = True
         return record
+
+    def _is_declared(self, at: Moment, record: JobRecord) -> bool:
+        known = self.knowing(record.job.target)
+        return any(
+            replica.id in known and replica.expires > at.steady and not replica.draining
+            for replica in self.every_replica()
+        )
 
     def _pause(self, at: Moment, record: JobRecord, change: ChangeJob) -> JobRecord:
         """A job that is paused stays so: its pause gets another reason or end only if the change names one."""
@@ -249,12 +266,13 @@ class Calendars(Ledger):
         for fire in self.due_fires(record.id, LATEST):
             record = self._close(at, record, Closing(fire, State.CANCELLED, Reason.REMOVED))
         event = JobEvent(record.id, at.wall, "removed", record.version, since, token=record.token)
-        self.note(changed(event, by=change.by))
+        self.note(changed(event, by=change.by, note=change.note))
         return changed(
             record,
             removed_at=at.wall,
             changed_at=at.wall,
             declared_by=(),
+            rivals=(),
             segments=tuple(changed(each, removed=True) for each in self._ended(record.segments, since)),
         )
 
@@ -351,15 +369,3 @@ def _has_fire(segment: Segment, first: datetime, last: datetime) -> bool:
     """Whether an unfinished calendar has a fire from `first` to `last`."""
     found = segment.trigger.next_after(max(segment.cursor, first - datetime.resolution))
     return found is not None and found <= min(last, segment.until or last)
-
-
-def _stands(existing: JobRecord | None, put: PutJob) -> bool:
-    """Whether there is nothing to write. At every start a replica declares all its jobs, and nearly always all of
-    them stand. Who declares a definition matters only if there has been another one, that might come back."""
-    return (
-        existing is not None
-        and existing.fingerprint == put.job.fingerprint
-        and existing.removed_at is None
-        and (put.revision is None or put.revision == existing.revision)
-        and (not existing.earlier or not put.by or put.by in existing.declared_by)
-    )

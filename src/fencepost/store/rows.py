@@ -125,6 +125,10 @@ class Rows(ABC):
         """Those that no replica knows."""
 
     @abstractmethod
+    def knowing(self, target: str) -> frozenset[str]:
+        """The replicas that know this task."""
+
+    @abstractmethod
     def put_target(self, target: TargetRecord) -> None: ...
 
     # Fires. Lists are in the order of due time, then key.

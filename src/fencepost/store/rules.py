@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Literal
 
 from fencepost.clock import Moment
 from fencepost.model import Gap, JobEvent, JobRecord, Lease, ReplicaRecord
-from fencepost.store.base import PutJob, Seen, Suspect, Watched
+from fencepost.store.base import Seen, Suspect, Watched
 
 ORPHANED_AFTER = timedelta(hours=1)
 """A job whose task no live replica has known for so long is kept and shown, but not planned."""
@@ -70,29 +69,6 @@ def is_plain(
         and all(gap.until is not None and decided is not None and gap.until <= decided for gap in gaps)
         and all(look_at is not None and moment >= look_at for moment in waiting)
     )
-
-
-Outcome = Literal["created", "changed", "unchanged", "exists", "older revision", "flip back"]
-
-
-def definition_outcome(existing: JobRecord | None, put: PutJob, live: Sequence[str]) -> Outcome:
-    """What writing a definition does. During a rolling deploy old and new replicas start in any order: a
-    revision decides; without one the last start wins, but a definition that has been replaced does not come
-    back while a live replica declares its successor."""
-    if existing is None:
-        return "created"
-    if existing.removed_at:
-        return "changed"
-    if existing.fingerprint == put.job.fingerprint:
-        return "unchanged"
-    if not put.replace:
-        return "exists"
-    if existing.revision is not None and put.revision is not None:
-        return "changed" if put.revision >= existing.revision else "older revision"
-    others = [replica for replica in existing.declared_by if replica in live and replica != put.by]
-    if put.job.fingerprint in existing.earlier and others:
-        return "flip back"
-    return "changed"
 
 
 def needed_events(events: Sequence[JobEvent], before: datetime) -> list[JobEvent]:

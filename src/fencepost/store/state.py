@@ -96,6 +96,9 @@ class StoreState(Operations):
         known = {name for replica in self.replicas.values() for name in replica.targets}
         return [target for target in self.targets.values() if target.name not in known]
 
+    def knowing(self, target: str) -> frozenset[str]:
+        return frozenset(replica.id for replica in self.every_replica() if target in replica.targets)
+
     def put_target(self, target: TargetRecord) -> None:
         self.targets[target.name] = target
 

@@ -17,7 +17,7 @@ from dataclasses import fields, is_dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from fencepost.model import FireRecord, Job, JobRecord, Lease, Overlap, State, manual_key
+from fencepost.model import FireRecord, Job, JobRecord, Lease, Origin, Overlap, State, manual_key
 from fencepost.plan import expand
 from fencepost.store.base import (
     Beat,
@@ -48,6 +48,13 @@ from fencepost.triggers import EARLIEST, Trigger, at, cron, every
 REPLICAS = ("a", "b", "c")
 TARGETS = ("work", "play")
 JOBS = ("j1", "j2", "j3", "j4", "j5")
+ORIGINS = (
+    None,
+    None,
+    Origin("shop:jobs.py", module="jobs", distribution="shop"),
+    Origin("shop:jobs.py", module="jobs", distribution="shop"),
+    Origin("/srv/billing.py", module="billing", file="/srv/billing.py"),
+)
 TTL = 30.0
 HEARTBEAT = 10.0
 FINALS = (State.SUCCEEDED, State.SUCCEEDED, State.FAILED, State.CANCELLED)
@@ -272,7 +279,10 @@ class Comparison:
         for _ in range(chance.randint(1, 3)):
             revision = chance.choice([None, None, None, 1, 2])
             by = chance.choice(["", *REPLICAS])
-            puts.append(PutJob(self._draw_job(), revision, by, replace=chance.random() < 0.9))
+            put = PutJob(self._draw_job(), revision, by, replace=chance.random() < 0.9)
+            if chance.random() < 0.15:
+                put = replace(put, source="api")
+            puts.append(replace(put, origin=chance.choice(ORIGINS)))
         await self.ask("put_jobs", puts)
 
     def _draw_job(self) -> Job:
@@ -312,6 +322,8 @@ class Comparison:
             until = self.moment().wall + timedelta(seconds=self.chance.randint(1, 100))
         note, anew = self.chance.choice(["", "", "note", "other"]), self.chance.random() < 0.2
         change = ChangeJob(self.chance.choice(JOBS), kind, note, "ann", until, anew)  # type: ignore[arg-type]
+        if kind == "remove" and self.chance.random() < 0.5:
+            change = replace(change, if_undeclared=True)
         await self.ask("change_job", change)
 
     async def _plan(self) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from fencepost.model import FireRecord, JobRecord, State
 from fencepost.store.base import Evidence, FireQuery, Roster, Store
 from fencepost.triggers import iso
-from fencepost.views.shapes import Shape, next_run, pause_shape, schedule, time
+from fencepost.views.shapes import Shape, next_run, origin_shape, pause_shape, schedule, time
 
 ACTIVE = (State.RUNNING, State.WAITING, State.QUEUED)
 FINAL = tuple(state for state in State if state.final)
@@ -94,6 +94,7 @@ def _job(
     known = any(record.job.target in replica.targets for replica in live)
     pause = record.paused_at(roster.now)
     states = [fire.state for fire in active]
+    rivals = [rival for rival in record.rivals if standing.get(rival.replica) == "alive"]
     flags = [
         *(["paused"] if pause else []),
         *(["orphaned"] if live and not known else []),
@@ -104,7 +105,7 @@ def _job(
         "task": record.job.target,
         "schedule": schedule(record),
         "state": flags[0] if flags else "idle",
-        "states": flags or ["idle"],
+        "states": [*(flags or ["idle"]), *_marks(record, bool(rivals))],
         "paused": pause_shape(pause),
         "orphaned": bool(live) and not known,
         "orphaned_since": time(record.unknown_since) if live and not known else None,
@@ -112,7 +113,18 @@ def _job(
         "last": _outcome(last.get(record.id)),
         "next_run_at": time(next_run(record, roster.now)),
         "execute_on": record.job.execute_on,
+        "source": record.source,
+        "origin": origin_shape(record.origin),
+        "conflicts": [{"replica": rival.replica, "origin": origin_shape(rival.origin)} for rival in rivals],
     }
+
+
+def _marks(record: JobRecord, disputed: bool) -> list[str]:
+    """What there is to know of its definition."""
+    return [
+        *(["conflict"] if disputed else []),
+        *(["by hand"] if record.source == "api" and record.origin is not None else []),
+    ]
 
 
 def _active(fire: FireRecord, standing: dict[str, str]) -> Shape:

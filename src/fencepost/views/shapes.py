@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from fencepost.model import Attempt, FireRecord, Gap, JobEvent, JobRecord, job_to_json
+from fencepost.model import Attempt, FireRecord, Gap, JobEvent, JobRecord, Origin, job_to_json
 from fencepost.triggers import Trigger, iso
 
 Shape = dict[str, Any]
@@ -76,6 +76,14 @@ def pause_shape(gap: Gap | None) -> Shape | None:
     return {"since": iso(gap.since), "until": time(gap.until), "reason": gap.note, "by": gap.by}
 
 
+def origin_shape(origin: Origin | None) -> Shape | None:
+    """Where a definition comes from, and in words (`told`); null: not known."""
+    if origin is None:
+        return None
+    parts = {name: getattr(origin, name) or None for name in ("module", "distribution", "file", "command")}
+    return {**parts, "told": str(origin)}
+
+
 def definition_shape(record: JobRecord) -> Shape:
     return {
         **job_to_json(record.job),
@@ -84,6 +92,8 @@ def definition_shape(record: JobRecord) -> Shape:
         "changed_at": iso(record.changed_at),
         "revision": record.revision,
         "fingerprint": record.fingerprint,
+        "source": record.source,
+        "origin": origin_shape(record.origin),
         "last_token": record.token,
     }
 

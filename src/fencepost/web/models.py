@@ -204,6 +204,19 @@ class Outcome(Answer):
     replica: str | None
 
 
+class Origin(Answer):
+    module: str | None
+    distribution: str | None = Field(description="The application: an installed distribution, or a project.")
+    file: str | None
+    command: str | None = Field(description="Of a job without code, with secrets masked.")
+    told: str = Field(description="In words.")
+
+
+class Conflict(Answer):
+    replica: str
+    origin: Origin | None
+
+
 class Job(Answer):
     id: str
     task: str
@@ -217,6 +230,11 @@ class Job(Answer):
     last: Outcome | None
     next_run_at: Time | None
     execute_on: Literal["any", "leader"]
+    source: Literal["code", "api"] = Field(description="Code declares it, or it was made by hand.")
+    origin: Origin | None = Field(
+        description="Of the code that declares it; made by hand: of the code it is held against."
+    )
+    conflicts: list[Conflict] = Field(description="Live replicas that declare it from another origin.")
 
 
 class JobPage(Answer):

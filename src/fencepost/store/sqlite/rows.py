@@ -149,6 +149,11 @@ class SqliteRows(LazyRows):
         rows = self._all(f"select target from {{targets}} where name not in ({known}) order by name")
         return [target_record(row[0]) for row in rows]
 
+    def knowing(self, target: str) -> frozenset[str]:
+        self.flush()  # a replica may have joined in the same transaction
+        query = "select replica from {replica_targets} where target = ?"
+        return frozenset(row[0] for row in self._all(query, target))
+
     def put_target(self, target: TargetRecord) -> None:
         self.targets[target.name] = target
         self._do("insert or replace into {targets} values (?, ?)", target.name, text(target))

@@ -1,8 +1,9 @@
-"""Mixed revisions: which definition may replace which."""
+"""Which definition may replace which: mixed revisions, two origins, code and what was made by hand."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import datetime
 from typing import ClassVar
 
 from fencepost.store.base import PutJob
@@ -11,7 +12,14 @@ from fencepost.testing.checker.judge import Judge, Step
 
 
 class Definitions(Judge):
-    lost_with_the_store: ClassVar = ("_revisions", "_fingerprints", "_declared", "_removed")
+    lost_with_the_store: ClassVar = (
+        "_revisions",
+        "_fingerprints",
+        "_declared",
+        "_removed",
+        "_origins",
+        "_by_hand",
+    )
 
     def __init__(self, books: Books) -> None:
         super().__init__(books)
@@ -21,40 +29,111 @@ class Definitions(Judge):
         self._declared: dict[str, frozenset[str]] = defaultdict(frozenset)
         """By job: the replicas that declare what is in force."""
         self._removed: frozenset[str] = frozenset()
+        self._origins: dict[str, str] = {}
+        """By job: whose code the definition in force is, or was before a person made another."""
+        self._by_hand: frozenset[str] = frozenset()
+        self._homes: dict[tuple[str, str], str] = {}
+        """By job and replica: whose code that declares it, refused or not."""
 
     def _put_jobs(self, step: Step) -> None:
         for put, outcome in zip(step.args[0], step.reply, strict=True):
-            if not outcome.refused and outcome.outcome != "exists":
+            if put.by and put.origin is not None:
+                self._homes[put.job.id, put.by] = put.origin.key
+            if not outcome.refused:
                 self._written(put)
 
     def _change_job(self, step: Step) -> None:
-        if step.args[0].kind == "remove" and step.reply is not None:
-            self._removed |= {step.args[0].job_id}
-            self._declared[step.args[0].job_id] = frozenset()
+        change = step.args[0]
+        if change.kind != "remove" or step.reply is None:
+            return
+        id = change.job_id
+        knowing = self._at_work(self.books.state.jobs_by_id[id].job.target)
+        if change.if_undeclared and knowing:
+            self.books.violation(
+                "P-declared", f"{id} is removed as abandoned, but {sorted(knowing)} declare it"
+            )
+        self._removed |= {id}
+        self._by_hand -= {id}
+        self._declared[id] = frozenset()
 
     def _written(self, put: PutJob) -> None:
         id, fingerprint = put.job.id, put.job.fingerprint
         before = self._fingerprints[id]
-        if before and before[-1] != fingerprint and id not in self._removed:
-            self._judge(put, before)
-        if not before or before[-1] != fingerprint:
+        changes = not before or before[-1] != fingerprint
+        if before and id not in self._removed:
+            if changes:
+                self._judge(put, before)
+            self._judge_origin(put)
+        if changes:
             self._fingerprints[id] = (*before, fingerprint)
             self._declared[id] = frozenset()
+        self._note_source(put, changes or id in self._removed)
         self._declared[id] |= {put.by}
         self._removed -= {id}
         if put.revision is not None:
             self._revisions[id] = max(put.revision, self._revisions.get(id, put.revision))
 
+    def _note_source(self, put: PutJob, anew: bool) -> None:
+        id = put.job.id
+        if put.source == "api":
+            self._by_hand |= {id} if anew else frozenset()
+            if id in self._removed:
+                self._origins.pop(id, None)
+        else:
+            self._by_hand -= {id}
+            if put.origin is not None:
+                self._origins[id] = put.origin.key
+            elif anew:
+                self._origins.pop(id, None)
+
     def _judge(self, put: PutJob, before: tuple[str, ...]) -> None:
         known = self._revisions.get(put.job.id)
+        if put.source == "code" and put.job.id in self._by_hand:
+            self.books.violation("P-hand", f"{put.job.id}: {put.by} undoes what was made by hand")
         if put.revision is not None and known is not None:
             if put.revision < known:
                 self.books.violation("P-revision", f"{put.job.id}: revision {put.revision} replaces {known}")
             return
-        steady = self.books.moment().steady
-        live = {each.id for each in self.books.state.replicas.values() if each.expires > steady}
-        others = (self._declared[put.job.id] & live) - {put.by}
-        if put.job.fingerprint in before[-10:] and others:
+        others = (self._declared[put.job.id] & self._live()) - {put.by}
+        if put.source == "code" and put.job.fingerprint in before[-10:] and others:
             self.books.violation(
                 "P-revision", f"{put.job.id}: {put.by} flips back what {sorted(others)} declare"
             )
+
+    def _judge_origin(self, put: PutJob) -> None:
+        """Whoever has a job from where it was defined keeps it, as long as one of them is at work."""
+        id, home = put.job.id, self._origins.get(put.job.id)
+        if put.source == "api" or put.origin is None or home in (None, put.origin.key) or id in self._by_hand:
+            return
+        target = self.books.state.jobs_by_id[id].job.target
+        keepers = {each for each in self._at_work(target) - {put.by} if self._homes.get((id, each)) == home}
+        if keepers:
+            self.books.violation(
+                "P-origin", f"{id}: {put.by} from {put.origin.key} takes it from {sorted(keepers)}"
+            )
+
+    def finish(self, until: datetime) -> None:
+        """Nobody is left of where a job was defined: then it is of where all that know it have it from."""
+        for id, record in self.books.state.jobs_by_id.items():
+            homes = {self._homes.get((id, each)) for each in self._at_work(record.job.target)}
+            if record.removed_at or record.source == "api" or record.origin is None or len(homes) != 1:
+                continue
+            [home] = homes
+            if home is not None and record.origin.key != home:
+                self.books.violation(
+                    "P-origin", f"{id} is of {record.origin.key}, but all have it from {home}"
+                )
+
+    def _live(self) -> set[str]:
+        steady = self.books.moment().steady
+        return {each.id for each in self.books.state.replicas.values() if each.expires > steady}
+
+    def _at_work(self, target: str) -> set[str]:
+        """Live replicas that know this task and are not about to leave."""
+        replicas = self.books.state.replicas
+        return {
+            each
+            for each in self._live()
+            if target in self.books.targets[each] and target in replicas[each].targets
+            if not replicas[each].draining
+        }

@@ -37,6 +37,7 @@ from fencepost.testing.conformance.fires import (
 from fencepost.testing.conformance.harness import NOON, HandClock, Harness, job_of, steps
 from fencepost.testing.conformance.loss import DataLossRules
 from fencepost.testing.conformance.mended import MendedRules
+from fencepost.testing.conformance.origins import AbandonedRules, OriginRules, SourceRules
 from fencepost.testing.conformance.outcomes import OutcomeRules, PageRules
 from fencepost.testing.conformance.past import PastRules
 from fencepost.testing.conformance.presence import LeadershipRules, PresenceRules, SweepRules
@@ -54,6 +55,9 @@ class StoreConformance(
     SweepRules,
     DefinitionRules,
     PlanningRules,
+    OriginRules,
+    SourceRules,
+    AbandonedRules,
     PastRules,
     ClaimRules,
     PauseRules,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fencepost.testing.mutants.mutant import Edit, Mutant, mutant
 
+DECLARING = "fencepost.declaring"
 ELECTION = "fencepost.election"
 EXECUTE = "fencepost.execute"
 HEART = "fencepost.heart"
@@ -110,9 +111,9 @@ REPLICA: tuple[Mutant, ...] = (
     mutant(
         "not_declared_again",
         "definitions are written again after a loss",
-        REPLICA_MODULE,
-        "self.declare(declared)",
-        "pass",
+        DECLARING,
+        "        self.add(declared.values())\n",
+        "",
     ),
     mutant(
         "bad_update_blocks_the_others",

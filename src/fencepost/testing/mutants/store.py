@@ -6,6 +6,7 @@ from fencepost.testing.mutants.mutant import Edit, Mutant, mutant
 
 CALENDARS = "fencepost.store.calendars"
 DECIDE = "fencepost.store.decide"
+DEFINITIONS = "fencepost.store.definitions"
 LEDGER = "fencepost.store.ledger"
 MODEL = "fencepost.model"
 OPERATIONS = "fencepost.store.operations"
@@ -331,15 +332,43 @@ CALENDAR = (
     mutant(
         "revision_ignored",
         "an older revision replaces nothing",
-        RULES,
+        DEFINITIONS,
         'return "changed" if put.revision >= existing.revision else "older revision"',
         'return "changed"',
     ),
     mutant(
         "flip_back",
         "a replaced definition does not come back while its successor is declared",
-        RULES,
-        "if put.job.fingerprint in existing.earlier and others:",
+        DEFINITIONS,
+        'if put.source == "code" and put.job.fingerprint in existing.earlier and others:',
+        "if False:",
+    ),
+    mutant(
+        "another_applications_definition",
+        "code does not replace what live replicas declare from another origin",
+        DEFINITIONS,
+        'if put.source == "code" and _is_anothers(existing, put, live, knowing):',
+        "if False:",
+    ),
+    mutant(
+        "a_moved_job_stays",
+        "a job that was moved is of its new origin when the last old replica has gone",
+        DEFINITIONS,
+        "if replica.id != put.by and replica.id not in moved",
+        "if replica.id != put.by",
+    ),
+    mutant(
+        "code_undoes_what_was_made_by_hand",
+        "code does not replace what was made by hand",
+        DEFINITIONS,
+        'return "unchanged" if same else "made by hand"',
+        'return "unchanged" if same else "changed"',
+    ),
+    mutant(
+        "removed_while_declared",
+        "a job is not taken for abandoned while a live replica knows its task",
+        CALENDARS,
+        'if change.if_undeclared and (record.source != "code" or self._is_declared(at, record)):',
         "if False:",
     ),
 )

@@ -21,6 +21,8 @@ class Release:
     tasks: tuple[str, ...]
     jobs: Mapping[str, Job]
     revision: int | None = None
+    origin: str | None = None
+    """Where its code is. None: it cannot say, as earlier releases of ours."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +76,14 @@ def draw_mix(chance: random.Random, faults: Sequence[str], chores: Sequence[str]
 
 def draw_release(chance: random.Random, revisions: str, now: datetime) -> Release:
     jobs = {id: draw_job(chance, id, now) for id in (f"job{n}" for n in range(chance.randint(3, 5)))}
-    return Release(TASKS, jobs, None if revisions == "none" else 1)
+    origin = chance.choice([None, "here", "here"])
+    return Release(TASKS, jobs, None if revisions == "none" else 1, origin)
 
 
 def draw_next_release(
     chance: random.Random, number: int, last: Release, revisions: str, now: datetime
 ) -> Release:
-    """Some definitions are changed, one is new, and perhaps a task is gone with its jobs."""
+    """Some definitions are changed, one is new, perhaps a task is gone with its jobs, perhaps all code has moved."""
     jobs = {
         id: draw_change(chance, job, now) if chance.random() < 0.4 else job for id, job in last.jobs.items()
     }
@@ -92,7 +95,8 @@ def draw_next_release(
         tasks = tuple(task for task in TASKS if task != gone)
         jobs = {id: job for id, job in jobs.items() if job.target != gone}
     carries = revisions == "all" or (revisions == "some" and chance.random() < 0.5)
-    return Release(tasks, jobs, number if carries else None)
+    origin = chance.choice([last.origin, last.origin, "here", "there"])
+    return Release(tasks, jobs, number if carries else None, origin)
 
 
 def draw_job(chance: random.Random, id: str, now: datetime) -> Job:

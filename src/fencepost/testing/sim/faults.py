@@ -121,7 +121,9 @@ class Faults:
         now, revisions = simulation.network.moment().wall, simulation.mix.revisions
         release = draw_next_release(self.chance, number, simulation.releases[-1], revisions, now)
         simulation.releases.append(release)
-        self._tell("admin", "deploy", number, "revision", release.revision, *sorted(release.jobs))
+        self._tell(
+            "admin", "deploy", number, "revision", release.revision, release.origin, *sorted(release.jobs)
+        )
         delay = 0.0
         for member in simulation.alive():
             delay += self.chance.uniform(0.2, 3.0)
@@ -316,7 +318,7 @@ class Faults:
         for job in self._some_job():
             changed = draw_change(self.chance, job, self.simulation.network.moment().wall)
             self._tell("admin", "define", job.id, changed.trigger)
-            self._ask("put_jobs", [PutJob(changed)])
+            self._ask("put_jobs", [PutJob(changed, source="api")])
 
     def pause_job(self) -> None:
         for job in self._some_job():
@@ -371,6 +373,12 @@ class Faults:
             if self.chance.random() < 0.7:
                 self._later(self.chance.uniform(0.0, 10.0), partial(self._ask, "put_jobs", [PutJob(job)]))
 
+    def remove_abandoned(self) -> None:
+        """As a replica does whose job file has lost the job: nothing happens while others declare it."""
+        for job in self._some_job():
+            self._tell("admin", "remove if abandoned", job.id)
+            self._ask("change_job", ChangeJob(job.id, "remove", if_undeclared=True))
+
     # --- helpers ----------------------------------------------------------------------------------------------
 
     @property
@@ -423,4 +431,5 @@ CHORES: dict[str, Callable[[Faults], None]] = {
     "cancel": Faults.cancel,
     "declare dead": Faults.declare_dead,
     "remove job": Faults.remove_job,
+    "remove abandoned": Faults.remove_abandoned,
 }

@@ -67,7 +67,7 @@ def equip(
     member.replica = Replica(
         store=remote_store(network, member.process),
         clock=member,
-        settings=replace(settings, revision=member.release.revision),
+        settings=replace(settings, revision=member.release.revision, origin=member.release.origin),
         registry=registry,
         host=InlineHost(),
         identity=Identity(member.name, member.name, 1),

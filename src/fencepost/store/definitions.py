@@ -1,0 +1,112 @@
+"""Which definition of a job holds, and where it comes from: pure rules, shared by every store.
+
+A definition has a *source*: code declares it, or a person made it (`api`). One that code declares has an *origin* as
+well: which application's code (docs/decisions/0028-origins-and-sources.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from fencepost.model import JobRecord, ReplicaRecord, Rival, changed
+from fencepost.store.base import Outcome, PutJob
+
+Knowing = Callable[[str], Collection[str]]
+"""The replicas that know a task."""
+
+
+def definition_outcome(
+    existing: JobRecord | None, put: PutJob, live: Collection[ReplicaRecord], knowing: Knowing
+) -> Outcome:
+    """What writing a definition does. Code does not undo what was made by hand, nor replace what another application
+    declares that is at work. During a rolling deploy old and new replicas start in any order: a revision decides;
+    without one the last start wins, but a definition that has been replaced does not come back while a live replica
+    declares its successor."""
+    if existing is None:
+        return "created"
+    if existing.removed_at:
+        return "changed"
+    same = existing.fingerprint == put.job.fingerprint
+    if put.source == "code" and existing.source == "api":
+        return "unchanged" if same else "made by hand"
+    if put.source == "code" and _is_anothers(existing, put, live, knowing):
+        return "other origin"
+    if same:
+        return "unchanged"
+    if not put.replace:
+        return "exists"
+    if existing.revision is not None and put.revision is not None:
+        return "changed" if put.revision >= existing.revision else "older revision"
+    others = [each for each in live if each.id in existing.declared_by and each.id != put.by]
+    if put.source == "code" and put.job.fingerprint in existing.earlier and others:
+        return "flip back"
+    return "changed"
+
+
+def _is_anothers(existing: JobRecord, put: PutJob, live: Collection[ReplicaRecord], knowing: Knowing) -> bool:
+    """Whether the job is of another origin, and replicas of that are at work: live ones that know its task, and are not
+    known to have it from the new origin. Where a deploy moves a job, each new replica is refused and noted, and the
+    first to ask after the last old one has gone takes over."""
+    if put.origin is None or not put.origin.differs_from(existing.origin):
+        return False
+    moved = {rival.replica for rival in existing.rivals if not put.origin.differs_from(rival.origin)}
+    known = knowing(existing.job.target)
+    return any(
+        replica.id in known and not replica.draining
+        for replica in live
+        if replica.id != put.by and replica.id not in moved
+    )
+
+
+def stands(existing: JobRecord | None, put: PutJob) -> bool:
+    """Whether there is nothing to write. At every start a replica declares all its jobs, and nearly always all of
+    them stand. Who declares a definition matters only if there has been another one, that might come back."""
+    return (
+        existing is not None
+        and existing.fingerprint == put.job.fingerprint
+        and existing.removed_at is None
+        and (put.revision is None or put.revision == existing.revision)
+        and (not existing.earlier or not put.by or put.by in existing.declared_by)
+        and (put.source == "api" or _is_from_there(existing, put))
+    )
+
+
+def _is_from_there(existing: JobRecord, put: PutJob) -> bool:
+    if existing.source != "code":
+        return False
+    if put.origin is None:
+        return True
+    return existing.origin is not None and not put.origin.differs_from(existing.origin)
+
+
+def provenance(
+    existing: JobRecord, put: PutJob, outcome: Outcome, replicas: Collection[str]
+) -> dict[str, Any]:
+    """Where a definition that was taken comes from. One made by hand remembers the code that it replaces."""
+    if put.source == "api":
+        if outcome == "unchanged":
+            return {}
+        return {"source": "api", "origin": None if existing.removed_at else existing.origin, "rivals": ()}
+    origin = put.origin or (existing.origin if outcome == "unchanged" else None)
+    rivals = [
+        rival
+        for rival in existing.rivals
+        if rival.replica in replicas and rival.replica != put.by and rival.origin.differs_from(origin)
+    ]
+    return {"source": "code", "origin": origin, "rivals": tuple(rivals)}
+
+
+def with_refusal(
+    record: JobRecord, put: PutJob, outcome: Outcome, replicas: Mapping[str, ReplicaRecord]
+) -> JobRecord:
+    """With the note that the code of a live replica says otherwise."""
+    if put.origin is None:
+        return record
+    if outcome == "made by hand":
+        return changed(record, origin=put.origin)
+    rival = Rival(put.by, put.origin)
+    if outcome != "other origin" or put.by not in replicas or rival in record.rivals:
+        return record
+    others = (each for each in record.rivals if each.replica in replicas and each.replica != put.by)
+    return changed(record, rivals=(*others, rival))
