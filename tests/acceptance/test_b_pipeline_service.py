@@ -32,6 +32,7 @@ from playwright.sync_api import Browser, expect
 from fencepost import ConfigurationError
 from fencepost.model import FireRecord
 from fencepost.testing import virtual
+from stop_sync.flask_web import create_app
 from stop_sync.model import Match
 from stop_sync.pipeline import NAME
 from stop_sync.quality import quality
@@ -630,6 +631,25 @@ def test_b9_visitors_cause_no_console_error(running: Running, browser: Browser) 
 def _shown(moment: str) -> str:
     """In the zone of the settings, whatever the zone of the browser; and it says which."""
     return datetime.fromisoformat(moment).astimezone(ZoneInfo("Europe/Zurich")).strftime("%Y-%m-%d %H:%M %Z")
+
+
+def test_b9_the_same_document_from_flask(running: Running) -> None:
+    """A Flask application with SQLAlchemy has the route, the label's script and its data; without the store 503, and
+    its pages all the same."""
+    client = create_app(running.system.settings()).test_client()
+    answer = client.get(STATUS)
+    assert answer.status_code == 200
+    says: Any = answer.json
+    assert says.keys() >= FIELDS
+    assert {**says, "now": None} == {**running.status(), "now": None}
+    with client.get("/widget.js") as script:
+        assert script.mimetype == "text/javascript"
+    stops = len(running.system.tables()["stops"])
+    assert f"{stops} stops in the register" in client.get("/").text
+    away = running.system.settings(STATE_BACKEND="redis", STATE_REDIS_URL="redis://127.0.0.1:1/0")
+    client = create_app(away).test_client()
+    assert client.get(STATUS).status_code == 503
+    assert f"{stops} stops in the register" in client.get("/").text
 
 
 def test_b10_the_next_run_is_always_known(tmp_path: Path, sources: SourceServer) -> None:

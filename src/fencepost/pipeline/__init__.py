@@ -11,6 +11,15 @@ from fencepost.pipeline.publish import published
 from fencepost.pipeline.rules import rule
 from fencepost.pipeline.run import PipelineRun
 from fencepost.pipeline.source import Source
-from fencepost.pipeline.status import pipeline_status
+from fencepost.pipeline.status import pipeline_status, pipeline_status_blocking
 
-__all__ = ["Pipeline", "PipelineRun", "Source", "pipeline_status", "published", "rule", "written"]
+__all__ = [
+    "Pipeline",
+    "PipelineRun",
+    "Source",
+    "pipeline_status",
+    "pipeline_status_blocking",
+    "published",
+    "rule",
+    "written",
+]

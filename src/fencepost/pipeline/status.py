@@ -41,6 +41,13 @@ async def looking_at(scheduler: Scheduler, job_id: str | None = None) -> dict[st
     return await scheduler.do_look(lambda store: look(store, job_id or _declared(scheduler)))
 
 
+def pipeline_status_blocking(scheduler: Scheduler, job_id: str | None = None) -> dict[str, Json]:
+    """The same for blocking code: a Flask view, a script."""
+    return scheduler.ask_blocking(
+        scheduler.do_look(lambda store: look(store, job_id or _declared(scheduler)))
+    )
+
+
 async def look(store: Store, job_id: str | None) -> dict[str, Json]:
     """The same for whoever has the store."""
     if job_id is None:
