@@ -760,15 +760,15 @@ def test_b12_exit_codes_tell_the_outcome(system: System, tmp_path: Path, importe
         failed = empty.by_hand("--mode", "match-import", "--trigger", "manual")
         done = by_service()
         assert done.code == 0, done.err
-        assert f"-{os.getpid()}-" in done.out, "the service did not run it"
+        assert f"-{os.getpid()}-" in done.err, "the service did not run it"
         assert system.status()["trigger"] == "release"
         done = here()
         assert done.code == 0, done.err
-        assert f"-{os.getpid()}-" not in done.out
+        assert f"-{os.getpid()}-" not in done.err
         assert nobody.status()["trigger"] == "manual"
         done = failed()
         assert done.code == 1, done.err
-        assert "run --mode full first" in done.out
+        assert "run --mode full first" in done.err
 
 
 @pytest.mark.parametrize("words", [("--here",), ("--mode", "match-import"), ("--service",)])

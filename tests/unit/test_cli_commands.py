@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -21,7 +22,7 @@ import pytest
 
 from fencepost import Retry, cron, every
 from fencepost.cli import outcome
-from fencepost.cli.output import length, printable
+from fencepost.cli.output import length, printable, table
 from fencepost.model import Job, State
 from fencepost.plan import expand
 from fencepost.store.base import (
@@ -199,7 +200,7 @@ def database(told: Path, tmp_path: Path, clock: Hand, monkeypatch: pytest.Monkey
     monkeypatch.setenv("FENCEPOST_STORE", "sqlite:///app.db")
     monkeypatch.setenv("COLUMNS", "250")
     monkeypatch.setattr("getpass.getuser", lambda: "me")
-    monkeypatch.setattr("fencepost.cli.cancel.LOOKS", 0)  # no replica is up that would end it
+    monkeypatch.setattr(sys.modules["fencepost.cli.cancel"], "LOOKS", 0)  # no replica is up that would end it
     monkeypatch.setattr("socket.gethostname", lambda: "here")
     return Path(shutil.copy(told, tmp_path / "app.db"))
 
@@ -379,6 +380,62 @@ def test_show_has_everything(cli):
     assert "\x1b" not in out
     out = cli("show", key("poll", "00:40")).out
     assert "2026-11-15 01:00:00.000Z (3 fires)" in out
+
+
+@pytest.mark.parametrize(
+    "command", [("status",), ("jobs",), ("fires",), ("fires", "--planned"), ("show", "hand!first")]
+)
+def test_80_columns_are_enough(cli, command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = cli(*command).out
+    assert max(map(len, text.splitlines())) <= 80
+    assert "2026-11-15T04:10:00.000000Z" not in text
+    words = ("2 min ago",) if command[0] == "fires" else ("7 min ago",) if command[0] != "show" else ()
+    assert all(word in text for word in words)
+
+
+def test_a_column_is_not_squeezed_below_8_characters(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    row = ("a_job_with_a_rather_long_name", *["some words that wrap " * 3] * 3, "last words")
+    table(("job", "state", "schedule", "last", "next"), [row])
+    rule = capsys.readouterr().out.splitlines()
+    assert max(map(len, rule)) <= 80
+    header = rule[0]
+    starts = [header.index(name) for name in ("state", "schedule", "last", "next")]
+    widths = [after - before - 2 for before, after in itertools.pairwise([*starts, 82])]
+    assert min(widths) >= 8, header
+
+
+def test_a_short_key_of_the_table_can_be_pasted(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for line in cli("fires").out.splitlines()[2:]:
+        if not line.startswith(" "):
+            assert cli("show", line.split()[0], "--json").data["state"] in line
+
+
+def test_times_in_another_zone(cli):
+    assert "2026-11-15 05:12:00+01:00" in cli("status", "--tz", "Europe/Zurich").out
+    assert "2026-11-15 05:07:00" in cli("show", "hand", "--tz", "Europe/Zurich").out
+    assert "2026-11-15 04:12:00Z" in cli("status").out  # it does not stay
+    assert cli("fires", "--tz", "local").code == 0
+    refused = cli("status", "--tz", "Europe/Zurch")
+    assert refused.code == USAGE
+    assert "did you mean 'Europe/Zurich'?" in refused.err
+
+
+@pytest.mark.parametrize("command", ["status", "fires"])
+def test_watch_shows_it_again_until_ctrl_c(cli, command, monkeypatch):
+    pauses = iter([None, None])
+
+    def sleep(seconds):
+        if next(pauses, "over") == "over":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("fencepost.cli.views.time.sleep", sleep)
+    done = cli(command, "--watch")
+    assert done.code == 130
+    assert done.out.count("poll") == 3 * cli(command).out.count("poll")
+    assert cli(command, "--watch", "--json").code == USAGE
 
 
 # why
@@ -813,7 +870,7 @@ def shown(cli, line: str) -> str:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.splitlines()[0][2:])
 def test_the_documentation_shows_what_is_printed(cli, example, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("secrets.token_hex", lambda size: "5f1c9a0e7b3d2846")
     commands = [line for line in example.splitlines() if line.startswith("$ ")]
     printed = "\n".join(f"{line}\n{shown(cli, line)}" for line in commands)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import click
 
-from fencepost.cli.output import emit, last_line, length, say, table, when
+from fencepost.cli.output import emit, last_line, length, narrow, roughly, say, table, when
 from fencepost.cli.source import Source, json_option, takes
+from fencepost.cli.views import not_both, shown, tz_option, watch_option
 from fencepost.insight.fires import find_fires
+from fencepost.insight.lookup import short_key
 from fencepost.model import FireRecord, State
 from fencepost.store.base import Store
 from fencepost.views.shapes import fire_shape
 from fencepost.views.times import ago
 
 COLUMNS = ("fire", "state", "why", "attempt", "started", "took", "replica")
+NARROW_COLUMNS = ("fire", "state", "started", "took", "why")
+NARROW_KEY = 30
 
 
 @click.command()
@@ -25,6 +31,8 @@ COLUMNS = ("fire", "state", "why", "attempt", "started", "took", "replica")
 @click.option("--state", "states", multiple=True, type=click.Choice([state.value for state in State]))
 @click.option("--job", help="Only of this job.")
 @click.option("--planned", is_flag=True, help="Also fires that are planned and not due yet.")
+@tz_option
+@watch_option
 @json_option
 def fires(
     words: tuple[str, ...],
@@ -36,15 +44,17 @@ def fires(
     states: tuple[str, ...],
     job: str | None,
     planned: bool,
+    watch: bool,
     as_json: bool,
 ) -> None:
     """List the fires that were due, newest first. Neighbours that never started and share one fate are one."""
+    not_both(watch, as_json)
     source = Source.of(words, (), url, namespace)
     chosen = tuple(State(state) for state in states)
 
-    async def look(store: Store) -> tuple[FireRecord, ...]:
+    async def look(store: Store) -> tuple[Sequence[FireRecord], datetime]:
         now = (await store.roster()).now
-        return await find_fires(
+        found = await find_fires(
             store,
             job=job,
             states=chosen,
@@ -53,25 +63,51 @@ def fires(
             limit=limit,
             planned=planned,
         )
+        return found, now
 
-    found = source.ask(look)
     if as_json:
-        emit([fire_shape(fire) for fire in found])
-    elif found:
-        table(COLUMNS, (_row(fire) for fire in found))
+        emit([fire_shape(fire) for fire in source.ask(look)[0]])
     else:
+        shown(lambda: source.ask(look), lambda found: print_fires(*found), watch)
+
+
+def print_fires(found: Sequence[FireRecord], now: datetime) -> None:
+    if not found:
         say("no such fires")
+    elif narrow():
+        table(NARROW_COLUMNS, (_narrow_row(fire, now) for fire in found))
+    else:
+        table(COLUMNS, (_row(fire) for fire in found))
+
+
+def _narrow_row(fire: FireRecord, now: datetime) -> tuple[Any, ...]:
+    """For 80 columns. `show` and `why` take the short key, and have the rest."""
+    many = f"{fire.count} fires" if fire.count > 1 else ""
+    began = fire.started_at or (None if fire.state.final else fire.due_at)
+    return (
+        short_key(fire, now, NARROW_KEY),
+        fire.state,
+        roughly(began, now),
+        _took(fire),
+        "; ".join(filter(None, [last_line(fire.error) or fire.reason, many])),
+    )
 
 
 def _row(fire: FireRecord) -> tuple[Any, ...]:
-    through = f"{fire.count} fires through {when(fire.last_due)}" if fire.count > 1 else ""
-    took = fire.finished_at - fire.started_at if fire.finished_at and fire.started_at else None
     return (
         fire.key,
         fire.state,
-        "; ".join(filter(None, [fire.why, through, last_line(fire.error), fire.by])),
+        "; ".join(filter(None, [fire.why, _through(fire), last_line(fire.error), fire.by])),
         fire.attempt or "",
         when(fire.started_at),
-        length(took) if took is not None else "",
+        _took(fire),
         fire.replica or "",
     )
+
+
+def _through(fire: FireRecord) -> str:
+    return f"{fire.count} fires through {when(fire.last_due)}" if fire.count > 1 else ""
+
+
+def _took(fire: FireRecord) -> str:
+    return length(fire.finished_at - fire.started_at) if fire.finished_at and fire.started_at else ""

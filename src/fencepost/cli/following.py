@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from fencepost.cli.output import emit, last_line, length, note, say
+from fencepost.cli.output import emit, last_line, length, note
 from fencepost.cli.progress import Show, view
 from fencepost.errors import FencepostError, StoreUnavailable
 from fencepost.handle import LOOK_EVERY, Handle
@@ -77,13 +77,13 @@ async def ended(look: Callable[[], Awaitable[FireRecord]], show: Show) -> FireRe
 
 
 def told(fire: FireRecord, as_json: bool, waited: bool) -> int:
-    """Print it and say the exit code: by its outcome if that was waited for."""
+    """Print it and say the exit code: by its outcome if that was waited for. Standard output holds the key alone."""
     if as_json:
         emit(fire_shape(fire))
     elif fire.state.final:
         took = f" after {length(fire.finished_at - fire.started_at)}" if _ran(fire) else ""  # type: ignore[operator]
         why = "; ".join(filter(None, [fire.why, last_line(fire.error)]))
-        say(
+        note(
             f"{fire.state}{took}"
             + (f" on {fire.replica}" if fire.replica else "")
             + (f": {why}" if why else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import click
@@ -11,9 +11,11 @@ import click
 from fencepost.cli.output import emit, facts, note, say, table, when
 from fencepost.cli.source import Source, json_option, stored_job, takes, whoami
 from fencepost.cli.status import job_state, job_table
-from fencepost.model import JobEvent, JobRecord
+from fencepost.cli.views import tz_option
+from fencepost.errors import ConfigurationError
+from fencepost.model import JobEvent, JobRecord, Json
 from fencepost.store.base import Store
-from fencepost.triggers import from_iso
+from fencepost.triggers import from_iso, trigger_from_json
 from fencepost.views.overview import overview
 from fencepost.views.shapes import Shape, definition_shape, event_shape, time
 
@@ -34,6 +36,7 @@ def jobs() -> None:
 
 @jobs.command("list")
 @takes()
+@tz_option
 @json_option
 def list_jobs(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> None:
     """List the jobs: state, schedule, last outcome, next fire."""
@@ -47,6 +50,7 @@ def list_jobs(words: tuple[str, ...], url: str | None, namespace: str | None, as
 
 @jobs.command("show")
 @takes("ID")
+@tz_option
 @json_option
 def show_job(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> None:
     """Show the definition of job ID, and its history."""
@@ -65,6 +69,7 @@ def show_job(words: tuple[str, ...], url: str | None, namespace: str | None, as_
         emit(shape)
         return
     facts(_facts(record, shape))
+    say("")
     table(("at", "what", "until", "by", "note"), (_event_row(event) for event in history))
 
 
@@ -123,5 +128,16 @@ def _source(record: JobRecord) -> str:
 
 
 def _event_row(event: JobEvent) -> tuple[object, ...]:
-    told = f"{event.kind} {json.dumps(dict(event.trigger))}" if event.trigger else event.kind
+    told = f"{event.kind}: {_schedule(event.trigger)}" if event.trigger else event.kind
     return when(event.at), told, when(event.until), event.by, event.note
+
+
+def _schedule(trigger: Mapping[str, Json]) -> str:
+    try:
+        return trigger_from_json(dict(trigger)).describe()
+    except (
+        ConfigurationError,
+        KeyError,
+        ValueError,
+    ):  # of another version, or in a zone that is not known here
+        return json.dumps(dict(trigger))

@@ -17,10 +17,15 @@ from rich.text import Text
 from fencepost.views.words import distance as distance
 from fencepost.views.words import last_line as last_line
 from fencepost.views.words import length as length
+from fencepost.views.words import roughly as roughly
 from fencepost.views.words import when as when
 
 PIPE_WIDTH = 200
 """Columns where there is no terminal: keys must come out whole."""
+WIDE = 120
+"""Columns from which on tables show everything."""
+NARROWEST = 8
+"""Characters to which a column may be squeezed."""
 
 STYLES = {
     "succeeded": "green",
@@ -56,13 +61,29 @@ def note(text: str) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
-    made = Table(*columns, title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    made = Table(
+        *columns,
+        title=title,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
     for number, column in enumerate(made.columns):
         column.no_wrap = number == 0  # names and keys are there to be copied
         column.overflow = "fold"
     for row in rows:
         made.add_row(*map(_cell, row))
+    for column in made.columns:  # what is squeezed stays readable
+        natural = max((cell.cell_len for cell in column.cells if isinstance(cell, Text)), default=0)
+        column.min_width = min(NARROWEST, max(natural, len(str(column.header))))
     console().print(made)
+
+
+def narrow() -> bool:
+    """Whether to leave out what can be had elsewhere: whole keys, exact times, lesser columns."""
+    return console().width < WIDE
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> None:

@@ -39,13 +39,13 @@ def view(quietly: bool) -> Iterator[Show]:
 
 def log_to_stderr() -> None:
     """Where bars are drawn, above them."""
+    handler: logging.Handler = logging.StreamHandler()
+    formatter = Formatter("text", mask_for(os.environ))
     if sys.stderr.isatty():
-        console = stderr_console()
-        handler: logging.Handler = RichHandler(console=console, show_path=False)
-        handler.setFormatter(Formatter("text", mask_for(os.environ), "%(message)s"))
-    else:
-        handler = logging.StreamHandler()
-        handler.setFormatter(Formatter("text", mask_for(os.environ)))
+        handler = RichHandler(console=stderr_console(), show_path=False)
+        formatter = Formatter("text", mask_for(os.environ), "%(message)s")
+    formatter.tracebacks = True  # who runs it here wants to see it here
+    handler.setFormatter(formatter)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 

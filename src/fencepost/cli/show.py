@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from datetime import timedelta
 
 import click
 
-from fencepost.cli.output import emit, facts, last_line, length, say, table, when
+from fencepost.cli.output import emit, facts, last_line, length, narrow, say, table, when
+from fencepost.cli.progress import current, phases
 from fencepost.cli.source import Source, json_option, takes
+from fencepost.cli.views import tz_option
 from fencepost.insight.lookup import fire_or_latest
 from fencepost.insight.lookup import stored_fire as stored_fire
-from fencepost.model import FireRecord
+from fencepost.model import FireRecord, Json
 from fencepost.views.shapes import whole_fire_shape
+from fencepost.views.tracebacks import folded, told_once
 
 
 @click.command()
 @takes("KEY")
+@tz_option
 @json_option
 def show(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> None:
     """Show everything about the fire KEY, or about the latest fire of the job with this id."""
@@ -53,31 +59,77 @@ def print_fire(fire: FireRecord) -> None:
             ("finished", when(fire.finished_at, exact=True) or None),
             ("cancelling", "asked for" if fire.cancel_requested else None),
             ("cancelled by", fire.cancelled_by or None),
-            ("progress", None if fire.progress is None else json.dumps(dict(fire.progress))),
-            ("checkpoint", None if fire.checkpoint is None else json.dumps(fire.checkpoint)),
+            ("progress", _progress(fire)),
+            ("checkpoint", None if fire.checkpoint is None or phases(fire) else json.dumps(fire.checkpoint)),
             ("result", None if fire.result is None else json.dumps(fire.result)),
         ]
     )
+    _print_phases(fire)
     if fire.attempts:
-        table(
-            ("token", "started", "took", "outcome", "error", "replica"),
-            (
-                (
-                    attempt.token,
-                    when(attempt.started_at, exact=True),
-                    length(attempt.finished_at - attempt.started_at),
-                    attempt.outcome,
-                    last_line(attempt.error),
-                    attempt.replica,
-                )
-                for attempt in fire.attempts
-            ),
-        )
-    if fire.error:
-        say(fire.error.rstrip())
+        _print_attempts(fire)
+    if fire.error and "\n" in fire.error.strip():  # one line is in the table already
+        say("\n" + folded(fire.error))
     if fire.output:
-        say("output" if fire.state.final else "output so far")
-        say(indented(fire.output))
+        say("\noutput" if fire.state.final else "\noutput so far")
+        say(indented(told_once(fire.output, fire.error)))
+
+
+def _progress(fire: FireRecord) -> str | None:
+    """Of a pipeline: which type of run. Of others: how far it is."""
+    told = fire.progress or {}
+    if "pipeline" in told:
+        run = told["pipeline"]
+        return (
+            ", ".join(filter(None, [run.get("run_type"), run.get("mode") and f"mode {run['mode']}"])) or None
+        )
+    rest = {name: value for name, value in told.items() if name not in ("done", "total", "message")}
+    return (
+        "; ".join(filter(None, [_far(told), told.get("message"), json.dumps(rest) if rest else None])) or None
+    )
+
+
+def _far(told: Mapping[str, Json]) -> str:
+    return " of ".join(f"{told[name]:g}" for name in ("done", "total") if told.get(name) is not None)
+
+
+def _print_phases(fire: FireRecord) -> None:
+    """A pipeline, phase by phase."""
+    rows = [
+        (
+            passed["name"],
+            passed["outcome"],
+            length(timedelta(seconds=passed["seconds"])) if passed["seconds"] else "",
+            "; ".join(filter(None, [last_line(passed.get("error")), *passed.get("warnings", ())])),
+        )
+        for passed in phases(fire)
+    ]
+    told = fire.progress or {}
+    name = current(fire)
+    if "pipeline" not in told:
+        return
+    if name is not None and not fire.state.final:
+        rows.append((name, "running", "", "; ".join(filter(None, [_far(told), told.get("message")]))))
+    if rows:
+        say("")
+        table(("phase", "outcome", "took", "notes"), rows)
+
+
+def _print_attempts(fire: FireRecord) -> None:
+    columns = ("token", "started", "took", "outcome", "error", "replica")
+    rows = (
+        (
+            attempt.token,
+            when(attempt.started_at),
+            length(attempt.finished_at - attempt.started_at),
+            attempt.outcome,
+            last_line(attempt.error),
+            attempt.replica,
+        )
+        for attempt in fire.attempts
+    )
+    shown = len(columns) - narrow()  # who ran the last one is among the facts
+    say("")
+    table(columns[:shown], (row[:shown] for row in rows))
 
 
 def indented(text: str) -> str:

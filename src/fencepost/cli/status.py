@@ -8,8 +8,10 @@ from typing import Any
 
 import click
 
-from fencepost.cli.output import distance, emit, facts, say, table, when
+from fencepost.cli.output import distance, emit, facts, narrow, roughly, say, table, when
 from fencepost.cli.source import Source, json_option, takes
+from fencepost.cli.views import not_both, shown, tz_option, watch_option
+from fencepost.insight.lookup import shortened
 from fencepost.triggers import from_iso
 from fencepost.views.overview import overview
 from fencepost.views.shapes import Shape
@@ -17,22 +19,37 @@ from fencepost.views.shapes import Shape
 
 @click.command()
 @takes()
+@tz_option
+@watch_option
 @json_option
-def status(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> None:
+def status(
+    words: tuple[str, ...], url: str | None, namespace: str | None, watch: bool, as_json: bool
+) -> None:
     """Show the leader, the replicas and the jobs."""
+    not_both(watch, as_json)
     source = Source.of(words, (), url, namespace)
-    found, now = source.ask(lambda store: overview(store, source.scheduler.store_name))
+
+    def look() -> tuple[Shape, datetime]:
+        return source.ask(lambda store: overview(store, source.scheduler.store_name))
+
     if as_json:
-        emit(found)
-        return
+        emit(look()[0])
+    else:
+        shown(look, lambda found: print_status(*found), watch)
+
+
+def print_status(found: Shape, now: datetime) -> None:
     facts([("store", found["store"]), ("leader", _leader(found["leader"])), ("time", when(now))])
+    say("")
     if found["replicas"]:
-        table(REPLICA_COLUMNS, (_replica_row(replica, now) for replica in found["replicas"]))
+        columns = NARROW_REPLICA_COLUMNS if narrow() else REPLICA_COLUMNS
+        table(columns, ([_replica_cells(each, now)[name] for name in columns] for each in found["replicas"]))
     else:
         say("no replica takes part: nothing runs until one starts")
     for replica in found["replicas"]:
         for key in replica["lingering"]:
             say(f"{key} goes on in a thread of {replica['replica']}, although its run has ended")
+    say("")
     job_table(found["jobs"], now)
 
 
@@ -41,11 +58,17 @@ def job_table(jobs: Iterable[Shape], now: datetime) -> None:
     if not jobs:
         say("no jobs yet: they are stored when a replica that declares them starts")
         return
-    table(JOB_COLUMNS, (_job_row(job, now) for job in jobs))
+    if narrow():
+        table(NARROW_JOB_COLUMNS, (_narrow_job_row(job, now) for job in jobs))
+    else:
+        table(JOB_COLUMNS, (_job_row(job, now) for job in jobs))
 
 
 REPLICA_COLUMNS = ("replica", "state", "host", "pid", "joined", "running", "version")
+NARROW_REPLICA_COLUMNS = ("replica", "state", "joined", "running")
 JOB_COLUMNS = ("job", "state", "schedule", "last", "next")
+NARROW_JOB_COLUMNS = ("job", "state", "last", "next", "schedule")
+NARROW_NAME = 22
 
 
 def _leader(leader: Shape | None) -> str:
@@ -55,22 +78,14 @@ def _leader(leader: Shape | None) -> str:
     return f"{leader['replica']} (term {leader['term']}{late})"
 
 
-def _replica_row(replica: Shape, now: datetime) -> tuple[Any, ...]:
+def _replica_cells(replica: Shape, now: datetime) -> Shape:
     state = f"{replica['state']}, leads" if replica["leader"] else replica["state"]
     joined = distance(from_iso(replica["joined_at"]), now)
-    return (
-        replica["replica"],
-        state,
-        replica["host"],
-        replica["pid"],
-        joined,
-        len(replica["running"]),
-        replica["version"],
-    )
+    return {**replica, "state": state, "joined": joined, "running": len(replica["running"])}
 
 
 def _job_row(job: Shape, now: datetime) -> tuple[Any, ...]:
-    next_at = job["next_run_at"] and from_iso(job["next_run_at"])
+    next_at = _next(job)
     return (
         job["id"],
         job_state(job),
@@ -78,6 +93,26 @@ def _job_row(job: Shape, now: datetime) -> tuple[Any, ...]:
         _last(job["last"], now),
         f"{when(next_at)} ({distance(next_at, now)})" if next_at else "",
     )
+
+
+def _narrow_job_row(job: Shape, now: datetime) -> tuple[Any, ...]:
+    """For 80 columns. `jobs show` has the rest."""
+    last = job["last"]
+    return (
+        shortened(job["id"], NARROW_NAME),
+        ", ".join(described(state, job) if state == "running" else state for state in job["states"]),
+        f"{last['state']} {roughly(_ended(last), now)}" if last else "",
+        roughly(_next(job), now),
+        job["schedule"] or "by hand",
+    )
+
+
+def _next(job: Shape) -> datetime | None:
+    return from_iso(job["next_run_at"]) if job["next_run_at"] else None
+
+
+def _ended(last: Shape) -> datetime:
+    return from_iso(last["finished_at"] or last["due_at"])
 
 
 def job_state(job: Shape) -> str:
@@ -114,6 +149,5 @@ def told(origin: Shape | None) -> str:
 def _last(last: Shape | None, now: datetime) -> str:
     if last is None:
         return ""
-    ended = last["finished_at"] or last["due_at"]
     reason = f": {last['reason']}" if last["reason"] else ""
-    return f"{last['state']}{reason} ({distance(from_iso(ended), now)})"
+    return f"{last['state']}{reason} ({distance(_ended(last), now)})"

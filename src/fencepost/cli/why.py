@@ -8,6 +8,7 @@ import click
 
 from fencepost.cli.output import emit, say
 from fencepost.cli.source import Source, json_option, takes
+from fencepost.cli.views import tz_option
 from fencepost.insight.why import Answer, answer
 from fencepost.triggers import iso
 from fencepost.views.shapes import Shape, fire_shape, time
@@ -15,6 +16,7 @@ from fencepost.views.shapes import Shape, fire_shape, time
 
 @click.command()
 @takes("JOB", "[WHEN]")
+@tz_option
 @json_option
 def why(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> int:
     """Say why JOB ran at WHEN, or did not; without WHEN, what became of its latest fire.

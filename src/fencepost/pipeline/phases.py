@@ -180,7 +180,8 @@ class Walk:
         except BaseException as error:
             phase.outcome, phase.error = "failed", _told(error)
             self.memory.passed.append(phase)
-            log.exception("%s: phase %s failed", self.fire.key, phase.name)
+            # Without the traceback: that of the run's failure is the same.
+            log.error("%s: phase %s failed: %s", self.fire.key, phase.name, phase.error)
             raise
         finally:
             phase.seconds = round((self.fire.now() - begun).total_seconds(), 3)

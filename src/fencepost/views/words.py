@@ -26,6 +26,19 @@ def distance(moment: datetime | None, now: datetime) -> str:
     return f"in {length(moment - now)}" if moment > now else f"{length(now - moment)} ago"
 
 
+def roughly(moment: datetime | None, now: datetime) -> str:
+    """`in 5 min`, `2 h ago`: the largest unit alone."""
+    if moment is None:
+        return ""
+    seconds = abs((moment - now).total_seconds())
+    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), (1, "s"))
+    text = f"{int(seconds // size)} {unit}"
+    return f"in {text}" if moment > now else f"{text} ago"
+
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
 def length(time: timedelta) -> str:
     """The two largest units: `120 ms`, `1.5 s`, `5 min 3 s`, `2 h 10 min`, `3 d 4 h`."""
     seconds = time.total_seconds()
