@@ -303,6 +303,15 @@ class Compose:
         )
         return done.returncode == 0
 
+    def seconds_until_unhealthy(self, name: str) -> float:
+        """As the engine judges: so many checks in a row have failed, with an interval between them."""
+        check, begun, failed = SERVICES[name]["healthcheck"], time.monotonic(), 0
+        while failed < check["retries"]:
+            assert time.monotonic() < begun + 3 * WITHIN_SECONDS, f"{name} is still healthy"
+            time.sleep(float(check["interval"].removesuffix("s")))
+            failed = 0 if self.healthy(name) else failed + 1
+        return time.monotonic() - begun
+
     def trigger(self, stack: ExitStack) -> None:
         """As the comment at the head of the file says, and by the service."""
         command = [
@@ -401,7 +410,7 @@ def test_b3_b7_b14_a_killed_import_costs_less_than_a_minute(
 ) -> None:
     """B3, B7: with the variables that compose ships, the overlay lifts and the run goes on within 60 s of `kill -9` in
     mid-import, in the service that the restart policy starts at once. B14: the health check of a service that is
-    stopped, and of one that is killed, fails within 60 s."""
+    stopped, and of one that is killed, has failed as often as compose asks for within 60 s."""
     shell = {"STOP_SYNC_PACE": PACE_SECONDS, **(ON_POSTGRESQL if backend == "postgresql" else {})}
     with ExitStack() as stack:
         compose = Compose(tmp_path, stack, **shell)
@@ -429,13 +438,12 @@ def test_b3_b7_b14_a_killed_import_costs_less_than_a_minute(
         for number in (signal.SIGSTOP, signal.SIGKILL):
             eventually(lambda: compose.healthy("scheduler"), STARTING)
             os.kill(successor.pid, number)
-            stopped = time.monotonic()
-            eventually(lambda: not compose.healthy("scheduler"), WITHIN_SECONDS)
-            silent[number] = time.monotonic() - stopped
+            silent[number] = compose.seconds_until_unhealthy("scheduler")
+            assert silent[number] < WITHIN_SECONDS
             successor.kill()
             successor = compose.up("scheduler")
     with capsys.disabled():
         print(
-            f"\n{backend}: overlay gone {lifted:.0f} s, run resumed {resumed:.0f} s after kill -9; health failed "
+            f"\n{backend}: overlay gone {lifted:.0f} s, run resumed {resumed:.0f} s after kill -9; unhealthy "
             f"{silent[signal.SIGSTOP]:.0f} s after SIGSTOP, {silent[signal.SIGKILL]:.0f} s after SIGKILL"
         )
