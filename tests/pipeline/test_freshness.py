@@ -13,7 +13,8 @@ import pytest
 
 from fencepost import ConfigurationError, Pipeline, Retry, Source
 from fencepost.pipeline import rule
-from fencepost.pipeline.http import ProbeFailed, _is_public, probe
+from fencepost.pipeline.addresses import is_public
+from fencepost.pipeline.http import ProbeFailed, probe
 from fencepost.pipeline.source import Validators, freshness
 from tests.pipeline.http_server import HttpServer, Resource
 
@@ -328,6 +329,16 @@ def test_redirects_are_followed_within_the_list(server):
         probe(source(server))
 
 
+def test_another_port_of_the_same_host_gets_no_credentials(server):
+    with HttpServer() as other:
+        server["/a"] = Resource(redirect=f"{other.url}/b")
+        other["/b"] = Resource(redirect=f"{server.url}/c")
+        server["/c"] = Resource(b"123", '"1"')
+        probe(source(server, headers={"Authorization": "Bearer s3cret"}))
+        sent = [request.headers.get("Authorization") for request in (*server.requests, *other.requests)]
+        assert sent == ["Bearer s3cret", "Bearer s3cret", None]
+
+
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost", "[::1]", "10.0.0.7", "169.254.169.254", "0.0.0.0"]
 )
@@ -352,10 +363,30 @@ def test_internal_addresses_are_refused_unless_allowed(server, host):
         ("2002:a00:1::", False),
         ("fe80::1%eth0", False),
         ("fd00::1", False),
+        ("64:ff9b:1::808:808", False),
+        ("fec0::1", False),
+        ("3fff::1", False),
+        ("::8.8.8.8", False),
+        ("::", False),
+        ("::1", False),
+        ("100::1", False),
+        ("100:0:0:1::1", False),
+        ("2001:0:808:808::1", False),  # Teredo
+        ("2001:20::1", False),
+        ("2001:db8::1", False),
+        ("2620:4f:8000::1", False),
+        ("5f00::1", False),
+        ("4000::1", False),
+        ("ff02::1", False),
+        ("::ffff:8.8.8.8", True),
+        ("2002:808:808::1", True),
+        ("2001:4860:4860::8888", True),
+        *((address, False) for address in ("0.1.2.3", "127.1.2.3", "172.31.0.1", "192.0.0.9", "192.0.2.1")),
+        *((address, False) for address in ("192.88.99.1", "198.19.0.1", "203.0.113.1", "255.255.255.255")),
     ],
 )
 def test_which_addresses_are_public(address, public):
-    assert _is_public(address) is public
+    assert is_public(address) is public
 
 
 def test_what_may_pass_is_tried_again(server):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import socket
 import ssl
@@ -13,6 +12,7 @@ from functools import cache
 from typing import TypeVar
 
 from fencepost.errors import FencepostError, missing_extra
+from fencepost.pipeline.addresses import is_public
 from fencepost.pipeline.source import Source, Validators
 
 try:
@@ -93,7 +93,7 @@ def answer(source: Source, headers: dict[str, str]) -> Iterator[httpx2.Response]
         own = url = httpx2.URL(source.url)
         for _ in range(MOST_REDIRECTS + 1):
             _check(source, url)
-            given = source.headers if url.host == own.host else {}
+            given = source.headers if _origin(url) == _origin(own) else {}
             asked = {**given, "Accept-Encoding": "identity", **headers}
             with _closing(transport.ask(url, asked)) as response:
                 if not response.has_redirect_location:
@@ -104,6 +104,11 @@ def answer(source: Source, headers: dict[str, str]) -> Iterator[httpx2.Response]
                 raise Refused("it redirects from https to http")
             url = following
         raise Refused(f"it redirects more than {MOST_REDIRECTS} times")
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    """Whom credentials are meant for. Another port of the same host is another server."""
+    return url.scheme, url.host.lower(), url.port or {"http": 80, "https": 443}.get(url.scheme)
 
 
 def validators(response: httpx2.Response) -> Validators:
@@ -200,30 +205,10 @@ def _addresses(source: Source, url: httpx2.URL) -> list[str]:
     except OSError as error:
         raise httpx2.ConnectError(f"{url.host} has no address ({error.strerror})") from None
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-    allowed = [each for each in addresses if source.allow_private or _is_public(each)]
+    allowed = [each for each in addresses if source.allow_private or is_public(each)]
     if not allowed:
         raise Refused(f"{url.host} is an address of an internal network; allow_private=True allows it")
     return allowed[:MOST_ADDRESSES]
-
-
-def _is_public(address: str) -> bool:
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address):
-        inside = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF) if found in _NAT64 else None
-        return (
-            _is_public(str(inner))
-            if (inner := inside or found.ipv4_mapped or found.sixtofour)
-            else _is_open(found)
-        )
-    return _is_open(found)
-
-
-def _is_open(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    return address.is_global and not address.is_multicast
-
-
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-"""An address of IPv4 is inside of these."""
 
 
 @contextmanager

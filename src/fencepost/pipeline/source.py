@@ -55,7 +55,7 @@ class Source:
     `by`: what is compared, the first that both sides have decides: `etag`, `last_modified`, and if you ask for them
     `file_name` and `url`. Redirects lead to the URL's own host and to `allow_hosts`; addresses of internal
     networks are refused unless `allow_private`. `timeout` is for each answer and each piece of it, not for the whole.
-    `headers` go to the URL's own host only.
+    `headers` go to the URL's own scheme, host and port only.
     """
 
     def __init__(
