@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from fencepost import Pipeline, Scheduler, every
+from fencepost.web.gate import PROBES
 from fencepost.web.models import PipelineStatus
 from tests.web.sample import NASTY, ended, sample, triggered
 from tests.web.serving import QUICK, eventually, service
@@ -194,6 +196,72 @@ def test_what_has_not_changed_is_not_sent_again(client: httpx2.Client) -> None:
     assert client.get("/api/v1/fires", headers={"If-None-Match": tag}).status_code == 200
 
 
+def test_known_tags_may_be_listed_and_compare_weakly(client: httpx2.Client) -> None:
+    for path in ("/api/v1/jobs", "/widget.js"):
+        tag = client.get(path).headers["etag"].removeprefix("W/")
+        for known in (tag, f"W/{tag}", f'"x", W/{tag}', f'{tag}, "y"', "*"):
+            assert client.get(path, headers={"If-None-Match": known}).status_code == 304, known
+        for other in ('"x"', tag.strip('"'), f'"x{tag[1:]}'):
+            assert client.get(path, headers={"If-None-Match": other}).status_code == 200, other
+
+
+def test_jobs_by_several_states_and_in_any_case(client: httpx2.Client) -> None:
+    client.post("/api/v1/jobs/nasty/pause")
+
+    def ids(query: str) -> list[str]:
+        return [job["id"] for job in client.get(f"/api/v1/jobs?{query}").json()["items"]]
+
+    assert ids("state=paused") == ["nasty"]
+    assert ids("state=paused&state=idle") == ["hold", "nasty", "report"]
+    assert ids("q=REP") == ["report"]
+    assert client.get("/api/v1/jobs?state=nonsense").status_code == 422
+    assert client.get("/api/v1/jobs?state=idle&state=nonsense").status_code == 422
+
+
+@pytest.mark.parametrize("path", PROBES)
+def test_probes_do_not_mind_a_query(client: httpx2.Client, path: str) -> None:
+    assert client.get(f"{path}?x=1").status_code == 200
+
+
+FAR_AWAY = ["/api/v1/fires?since=36500d"]
+STRANGE = [
+    "/api/v1/fires?cursor=9999-12-31T23:59:59.999999Z~1",
+    "/api/v1/fires?cursor=%00",
+    "/api/v1/fires?job=%00",
+    "/api/v1/fires?since=%00",
+    "/api/v1/fires/a%00b!c",
+    "/api/v1/fires/report!%00",
+    "/api/v1/fires/report",
+    "/api/v1/jobs/a%00b",
+    "/api/v1/jobs/report%0a",
+    "/api/v1/jobs?q=%00",
+    "/api/v1/jobs?cursor=%00",
+    "/api/system/pipeline_status?job=%00",
+]
+
+
+def check_strange(client: httpx2.Client) -> None:
+    for path in STRANGE:
+        answer = client.get(path)
+        assert 400 <= answer.status_code < 500, (path, answer.text)
+    for path in FAR_AWAY:
+        assert client.get(path).status_code == 200, path
+    for path in ("fires/report!%00/cancel", "fires/a%00b@c/retry", "jobs/%00/trigger", "jobs/%00/pause"):
+        assert client.post(f"/api/v1/{path}").status_code == 404, path
+
+
+def test_the_store_says_when_it_last_heard_of_a_replica(client: httpx2.Client) -> None:
+    def heard() -> datetime:
+        [replica] = client.get("/api/v1/replicas").json()["items"]
+        now = datetime.fromisoformat(client.get("/api/v1/status").json()["now"])
+        renewed = datetime.fromisoformat(replica["renewed_at"])
+        assert datetime.fromisoformat(replica["joined_at"]) <= renewed <= now
+        return renewed
+
+    first = heard()
+    eventually(lambda: heard() > first)
+
+
 def test_an_error_of_a_job_is_data_and_nothing_else(client: httpx2.Client) -> None:
     fire = ended(client, triggered(client, "nasty"))
     assert NASTY in fire["error"]
@@ -257,4 +325,5 @@ def test_it_is_the_same_on_every_store(kind: str, request: pytest.FixtureRequest
         assert client.get("/api/v1/jobs/report").json()["state"] == "paused"
         for query in ("since=36500d", "since=1900-01-01T00:00:00Z&until=8999-12-31T00:00:00Z"):
             assert len(client.get(f"/api/v1/fires?{query}&limit=2").json()["items"]) == 2
+        check_strange(client)
         assert client.get("/metrics").status_code == 200

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -125,6 +126,18 @@ def test_the_first_half_by_hand_for_servers_whose_signals_we_do_not_get() -> Non
         list(lines)
         eventually(lambda: client.get("/api/v1/replicas").json()["items"] == [])
         assert client.get("/livez").status_code == 200
+
+
+@pytest.mark.parametrize("module", ["gunicorn.workers.gasgi", "granian.asgi", "hypercorn.asyncio.run"])
+async def test_servers_whose_signals_we_do_not_get_are_warned_about_at_start(
+    module: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with sample():
+        assert "cannot be put off" not in caplog.text
+    monkeypatch.setitem(sys.modules, module, sys)
+    async with sample():
+        assert "cannot be put off" in caplog.text
+        assert "await scheduler.drain()" in caplog.text
 
 
 def test_two_schedulers_in_one_application_leave_together(tmp_path: Path) -> None:

@@ -64,8 +64,8 @@ def job_table(jobs: Iterable[Shape], now: datetime) -> None:
         table(JOB_COLUMNS, (_job_row(job, now) for job in jobs))
 
 
-REPLICA_COLUMNS = ("replica", "state", "host", "pid", "joined", "running", "version")
-NARROW_REPLICA_COLUMNS = ("replica", "state", "joined", "running")
+REPLICA_COLUMNS = ("replica", "state", "last heard", "host", "pid", "joined", "running", "version")
+NARROW_REPLICA_COLUMNS = ("replica", "state", "last heard", "joined", "running")
 JOB_COLUMNS = ("job", "state", "schedule", "last", "next")
 NARROW_JOB_COLUMNS = ("job", "state", "last", "next", "schedule")
 NARROW_NAME = 22
@@ -81,7 +81,9 @@ def _leader(leader: Shape | None) -> str:
 def _replica_cells(replica: Shape, now: datetime) -> Shape:
     state = f"{replica['state']}, leads" if replica["leader"] else replica["state"]
     joined = distance(from_iso(replica["joined_at"]), now)
-    return {**replica, "state": state, "joined": joined, "running": len(replica["running"])}
+    heard = distance(from_iso(replica["renewed_at"]), now)
+    shown = {"state": state, "last heard": heard, "joined": joined, "running": len(replica["running"])}
+    return {**replica, **shown}
 
 
 def _job_row(job: Shape, now: datetime) -> tuple[Any, ...]:

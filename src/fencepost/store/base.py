@@ -131,6 +131,13 @@ class Roster:
     leader: Lease
     replicas: tuple[ReplicaRecord, ...]
     overdue: frozenset[str]
+    steady: float
+    """The same moment on the store's steady clock."""
+
+    def heard_at(self, replica: ReplicaRecord) -> datetime:
+        """When the store last heard of it: a replica that has just been killed is alive until its TTL is over."""
+        silent = max(0.0, self.steady - (replica.expires - replica.ttl))
+        return max(self.now - timedelta(seconds=silent), replica.joined_at)
 
 
 @dataclass(frozen=True, slots=True)

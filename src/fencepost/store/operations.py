@@ -134,7 +134,7 @@ class Operations(Calendars):
     def roster(self, at: Moment) -> Roster:
         replicas = tuple(self.every_replica())
         overdue = frozenset(replica.id for replica in replicas if replica.expires <= at.steady)
-        return Roster(at.wall, self.leader, replicas, overdue)
+        return Roster(at.wall, self.leader, replicas, overdue, at.steady)
 
     def sweep(self, at: Moment, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
         if not self._leads(by, term):

@@ -77,6 +77,7 @@ def _replica(roster: Roster, standing: dict[str, str], id: str, active: Sequence
         "leader": roster.leader.holder == id and standing[id] != "dead",
         "version": replica.version,
         "joined_at": iso(replica.joined_at),
+        "renewed_at": iso(roster.heard_at(replica)),
         "running": running,
         "lingering": list(replica.lingering),
         "tasks": list(replica.targets),

@@ -45,8 +45,8 @@ async def jobs(call: Call) -> Shape:
     chosen = [
         job
         for job in found
-        if (asked.q is None or asked.q in job["id"])
-        and (asked.state is None or asked.state in job["states"])
+        if (asked.q is None or asked.q.lower() in job["id"].lower())
+        and (not asked.state or not set(asked.state).isdisjoint(job["states"]))
         and (asked.cursor is None or job["id"] > asked.cursor)
     ]
     page = chosen[: asked.limit]
@@ -316,4 +316,7 @@ def _from_cursor(text: str) -> tuple[datetime, int]:
     moment, _, given = text.partition("~")
     if not given.isascii() or not given.isdigit() or len(given) > 6 or int(given) > DEEPEST:
         raise Problem(422, "cursor: give `next` of the page before, as it was")
-    return from_iso(moment) + INSTANT, int(given)
+    try:
+        return from_iso(moment) + INSTANT, int(given)
+    except OverflowError:  # the end of time
+        raise Problem(422, "cursor: give `next` of the page before, as it was") from None

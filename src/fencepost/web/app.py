@@ -21,7 +21,7 @@ from fencepost.web.access_log import AccessLog
 from fencepost.web.api import ENDPOINTS
 from fencepost.web.auth import Authorize, Doorkeeper
 from fencepost.web.desk import PATIENCE, Desk
-from fencepost.web.endpoint import Endpoint, Shape, no_job, tagged
+from fencepost.web.endpoint import Endpoint, Shape, is_known, no_job, tagged
 from fencepost.web.feed import Feed
 from fencepost.web.gate import Gate
 from fencepost.web.metrics import Metrics
@@ -128,6 +128,6 @@ class WebApp:
 
     async def _widget(self, request: Request) -> Response:
         headers = {"ETag": f'"{sha256(script()).hexdigest()[:32]}"', "Cache-Control": "public, no-cache"}
-        if request.headers.get("if-none-match") == headers["ETag"]:
+        if is_known(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
         return Response(script(), headers=headers, media_type="text/javascript")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,15 @@ from fencepost.model import job_of
 from fencepost.values import json_text
 from fencepost.web.access_log import CALLER
 from fencepost.web.gate import PROBES
+from fencepost.web.models import ID, KEY
 from fencepost.web.problems import Problem
 
 if TYPE_CHECKING:
     from fencepost.web.app import WebApp
 
 Shape = dict[str, Any]
+
+CLOCKS = ("now", "renewed_at")
 
 
 @dataclass(frozen=True)
@@ -89,13 +93,13 @@ class Endpoint:
         if not caller.may(self.needs):
             web.access_log.refused("role", request, f"this takes the role {self.needs}")
             raise Problem(403, f"this takes the role {self.needs}; {caller.name} has the role {caller.role}")
-        id, key = request.path_params.get("id"), request.path_params.get("key")
-        if id is not None and not caller.sees(id):
-            web.access_log.refused("job", request, "not a job of this token")
-            raise no_job(id)
-        if key is not None and not caller.sees(job_of(key)):
-            web.access_log.refused("job", request, "not a job of this token")
-            raise no_fire(key)
+        for name, given in request.path_params.items():
+            pattern, missing, job_id = _NAMED[name]
+            if not re.fullmatch(pattern, given):
+                raise missing(given)
+            if not caller.sees(job_id(given)):
+                web.access_log.refused("job", request, "not a job of this token")
+                raise missing(given)
 
 
 def no_job(id: str) -> Problem:
@@ -106,17 +110,39 @@ def no_fire(key: str) -> Problem:
     return Problem(404, f"there is no fire {key!r} in the ledger")
 
 
+_NAMED: Mapping[str, tuple[str, Callable[[str], Problem], Callable[[str], str]]] = {
+    "id": (ID, no_job, str),
+    "key": (KEY, no_fire, job_of),
+}
+"""What stands in a path: how it is spelled, what is said if there is none, and whose job it is."""
+
+
 def tagged(request: Request, shape: Shape) -> Response:
-    """With an ETag, or 304. What time it is counts as no change: the tag is weak."""
-    text = json.dumps({name: value for name, value in shape.items() if name != "now"}, sort_keys=True)
+    """With an ETag, or 304. Times that pass by themselves count as no change: the tag is weak."""
+    text = json.dumps(_without_clocks(shape), sort_keys=True)
     headers = {
         "ETag": f'W/"{hashlib.sha256(text.encode()).hexdigest()[:32]}"',
         "Cache-Control": "private, no-cache",
     }
-    known = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
-    if headers["ETag"] in known or "*" in known:
+    if is_known(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
     return JsonAnswer(shape, headers=headers)
+
+
+def _without_clocks(shape: Shape) -> Shape:
+    """Without the store's time, and when it last heard of each replica."""
+    lasting = {name: value for name, value in shape.items() if name not in CLOCKS}
+    for name in lasting.keys() & {"replicas", "items"}:
+        lasting[name] = [_without_clocks(each) for each in lasting[name]]
+    return lasting
+
+
+def is_known(request: Request, etag: str) -> bool:
+    """Whether the client has what it would get. `If-None-Match` may be a list, and compares weakly: with or without
+    `W/`, which proxies that compress add."""
+    given = ",".join(request.headers.getlist("if-none-match"))
+    known = {tag.strip().removeprefix("W/") for tag in given.split(",")}
+    return "*" in known or etag.removeprefix("W/") in known
 
 
 class JsonAnswer(JSONResponse):

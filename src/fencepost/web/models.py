@@ -12,10 +12,12 @@ from fencepost.model import State
 
 ID = r"^[A-Za-z0-9_.:-]{1,200}$"
 KEY = r"^[A-Za-z0-9_.:-]{1,200}[@!][A-Za-z0-9_.:-]{1,200}$"
+CURSOR = r"^[A-Za-z0-9_.:~-]{1,300}$"
 PLAIN_TEXT = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f]*$"
 
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 Number = Annotated[int, Field(ge=0)]
+JobState = Literal["idle", "paused", "orphaned", "running", "waiting", "queued"]
 WhenGiven = Annotated[str, Field(min_length=1, max_length=64)]
 """An ISO 8601 time with an offset, or a duration such as `2h`."""
 
@@ -49,7 +51,7 @@ class Page(Asked):
     model_config = ConfigDict(strict=False)  # a query has only texts
 
     limit: int = Field(100, ge=1, le=1000, description="Rows of a page.")
-    cursor: str | None = Field(None, max_length=300, description="`next` of the page before.")
+    cursor: str | None = Field(None, pattern=CURSOR, description="`next` of the page before.")
 
 
 class FiresAsked(Page):
@@ -61,8 +63,12 @@ class FiresAsked(Page):
 
 
 class JobsAsked(Page):
-    state: str | None = Field(None, max_length=20, description="Only jobs in this state.")
-    q: str | None = Field(None, max_length=200, description="Only jobs whose id contains this.")
+    state: Annotated[list[JobState], BeforeValidator(_as_list)] = Field(
+        [], description="Only jobs in one of these states."
+    )
+    q: str | None = Field(
+        None, max_length=200, pattern=PLAIN_TEXT, description="Only jobs whose id contains this, in any case."
+    )
 
 
 class EventsAsked(Asked):
@@ -172,6 +178,7 @@ class Replica(Answer):
     leader: bool
     version: str
     joined_at: Time
+    renewed_at: Time = Field(description="When the store last heard of it.")
     running: list[str]
     lingering: list[str]
     tasks: list[str]

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("fencepost")
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+OTHER_SERVERS = {
+    "gunicorn.workers.gasgi": "gunicorn -k asgi",
+    "granian.asgi": "granian",
+    "hypercorn.asyncio.run": "hypercorn",
+}
+"""Servers that take their signals from the loop or before Python sees them, by a module of theirs."""
 LOOK_AFTER = 1.0
 """Seconds from the start to a look whether our handlers still stand: the last installer wins."""
 CLOSE = (b"connection", b"close")
@@ -66,9 +72,9 @@ class Shutdown:
             server._followers.append(self)
             return
         if not hasattr(server, "should_exit") or not hasattr(server, "config"):
-            # Gunicorn's own ASGI worker takes its signals from the loop. Other programs that do are no servers.
-            if "gunicorn.workers.gasgi" in sys.modules:
-                log.warning("this server's signals cannot be put off: %s", _REMEDY)
+            for module, name in OTHER_SERVERS.items():
+                if module in sys.modules:
+                    log.warning("the signals of %s cannot be put off: %s", name, _REMEDY)
             return
         self._server = server
         if server.config.timeout_graceful_shutdown is None:
@@ -197,8 +203,9 @@ class Shutdown:
 
 
 _REMEDY = (
-    "the readiness probe will not turn 503 before connections are refused. Use uvicorn, or gunicorn with "
-    "-k uvicorn_worker.UvicornWorker; or call `await scheduler.drain()` before the server closes its listeners"
+    "the readiness probe will not turn 503 before connections are refused, and runs are claimed until then. Use "
+    "uvicorn, or gunicorn with -k uvicorn_worker.UvicornWorker; or call `await scheduler.drain()` before the server "
+    "closes its listeners"
 )
 
 

@@ -273,4 +273,4 @@ def _look(db: Connection, now: Now, known: KnownTargets) -> tuple[Moment, Roster
     present = [row[_PRESENCE:] for row in rows if row[_PRESENCE] is not None]
     replicas = tuple(replicas_of(db, present, known))
     overdue = frozenset(replica.id for replica in replicas if replica.expires <= at.steady)
-    return at, Roster(at.wall, lease_of(lease), replicas, overdue), tasks_to_note
+    return at, Roster(at.wall, lease_of(lease), replicas, overdue, at.steady), tasks_to_note

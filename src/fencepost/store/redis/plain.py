@@ -139,7 +139,7 @@ class PlainPath:
             replicas.append(replica_of(row, targets))
         overdue = frozenset(replica.id for replica in replicas if replica.expires <= float(steady))
         replicas.sort(key=lambda replica: replica.id)
-        return Swept(Roster(moment(int(wall)), lease_of(lease), tuple(replicas), overdue))
+        return Swept(Roster(moment(int(wall)), lease_of(lease), tuple(replicas), overdue, float(steady)))
 
     # --- jobs and planning -------------------------------------------------------------------------------------------
 
