@@ -224,6 +224,18 @@ def test_who_did_what_is_in_the_ledger_and_in_the_log(
         assert client.post(f"/api/v1/fires/{held}/cancel").json()["cancelled_by"] == "ada"
         history = client.get("/api/v1/jobs/report").json()["history"]
         assert [(event["kind"], event["by"]) for event in history][-1] == ("paused", "ada")
+        ended(client, held)
+        actions = client.get("/api/v1/history?by=ada").json()
+        assert [(each["kind"], each["job_id"], each["fire"]) for each in actions["items"]][::-1] == [
+            ("triggered", "report", key),
+            ("paused", "report", None),
+            ("triggered", "hold", held),
+            ("cancelled", "hold", held),
+        ]
+        assert not actions["more"]
+        assert client.get("/api/v1/history?by=bob").json()["items"] == []
+        defined = client.get("/api/v1/history?job=nasty").json()["items"]
+        assert [each["kind"] for each in defined] == ["defined"]
     said = [
         record.__dict__["fencepost_fields"]
         for record in caplog.records

@@ -19,6 +19,7 @@ from fencepost.views.times import ago, ahead
 from fencepost.web import models
 from fencepost.web.endpoint import Call, Endpoint, Shape, no_fire, no_job
 from fencepost.web.health import livez, readyz, scheduler_status
+from fencepost.web.history import history
 from fencepost.web.listener import Listener
 from fencepost.web.problems import Problem
 from fencepost.web.sse import EventStream
@@ -212,6 +213,7 @@ ENDPOINTS = (
     Endpoint("GET", "/api/v1/fires", fires, models.FirePage, models.FiresAsked, errors=(304,)),
     Endpoint("GET", "/api/v1/fires/{key}", fire, models.WholeFire, errors=(304, 404)),
     Endpoint("GET", "/api/v1/replicas", replicas, models.Replicas, errors=(304,)),
+    Endpoint("GET", "/api/v1/history", history, models.Actions, models.HistoryAsked, errors=(304,)),
     Endpoint("GET", "/api/v1/me", me, models.Me, errors=(304,)),
     Endpoint(
         "GET", "/api/v1/events", events, models.Answer, models.EventsAsked, media_type="text/event-stream"

@@ -71,6 +71,15 @@ class JobsAsked(Page):
     )
 
 
+class HistoryAsked(Asked):
+    model_config = ConfigDict(strict=False)  # a query has only texts
+
+    job: str | None = Field(None, pattern=ID, description="Only of this job.")
+    by: str | None = Field(None, max_length=500, pattern=PLAIN_TEXT, description="Only by this caller.")
+    since: WhenGiven = Field("1d", description="From this ISO time on, or so long ago: `2h`.")
+    limit: int = Field(100, ge=1, le=1000)
+
+
 class EventsAsked(Asked):
     job: Annotated[list[Annotated[str, Field(pattern=ID)]], BeforeValidator(_as_list)] = Field(
         [], max_length=50, description="Only fires and changes of these jobs."
@@ -257,6 +266,17 @@ class HistoryEvent(Answer):
     trigger: dict[str, Any] | None
     note: str
     by: str
+
+
+class Action(HistoryEvent):
+    job_id: str
+    fire: str | None = Field(description="The key of the fire; null: it was done to the job.")
+
+
+class Actions(Answer):
+    items: list[Action]
+    more: bool = Field(description="Something was left out: give a later `since`, or a job.")
+    fires_since: Time = Field(description="From when on triggers, retries and cancels are listed.")
 
 
 class WholeJob(Job):
