@@ -63,6 +63,8 @@ def equip(
         async def body(fire: Fire, longest: float, fails: float) -> None:
             await perform(member, fire)
 
+        if member.release.origin is None:
+            body.__module__ = "unknown"  # nobody can say where its code is
         registry.add(Task.of(body, name))
     member.replica = Replica(
         store=remote_store(network, member.process),
