@@ -25,25 +25,29 @@ from apscheduler.events import (
     JobExecutionEvent,
     JobSubmissionEvent,
 )
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.schedulers.base import STATE_STOPPED
 from apscheduler.schedulers.blocking import BlockingScheduler
 
 from fencepost.apscheduler.host import UNLIMITED, ExecutorHost, capacity
-from fencepost.apscheduler.mirror import (
+from fencepost.apscheduler.mirror import AT_ONCE, Mirror
+from fencepost.apscheduler.names import is_made_up
+from fencepost.apscheduler.participant import Participant
+from fencepost.apscheduler.roll import Guarded, Roll, Terms
+from fencepost.apscheduler.shelves import Shelf, is_shared
+from fencepost.apscheduler.wishes import (
     KEPT_KNOWN,
+    Conclude,
     Define,
     Forget,
-    Mirror,
     Pause,
     Remove,
     Resume,
     RunAt,
     Wish,
 )
-from fencepost.apscheduler.participant import Participant
-from fencepost.apscheduler.roll import Guarded, Roll, Terms
-from fencepost.apscheduler.shelves import Shelf, is_shared
+from fencepost.clock import SystemClock
 from fencepost.errors import ConfigurationError, UsageError
 from fencepost.events import Event
 from fencepost.gate import SingleInstance
@@ -57,6 +61,10 @@ GOOD_BYE = 2.0
 """Seconds for which leaving may hold up the event loop of an application that ends."""
 PATIENCE = 6.0
 """Seconds for settling and leaving, after the drain limit."""
+STARTING = 5.0
+"""Seconds after the start in which a job is added by every worker alike, as far as anybody can tell."""
+TRIES = 5
+"""How often a job is added to a job store in which other processes add and remove it, too."""
 
 _before_exit: Callable[[Callable[[], None]], Any] = getattr(threading, "_register_atexit", atexit.register)
 """By the time of `atexit` all thread pools are shut down, those of jobs and of stores among them. This is how they
@@ -120,6 +128,10 @@ class Guard:
         self._resuming: int | None = None
         """The thread that resumes a job at this moment."""
         self._woken = False
+        self._clock = SystemClock()
+        self._started_at = float("-inf")
+        self._began: set[str] = set()
+        """Jobs that run once and were added while this process started."""
         self._check_pending()
         self._errors = RecurringErrors(log)
         if scheduler.running:
@@ -209,11 +221,44 @@ class Guard:
     def _add_job(self, job: Any, alias: str, replace_existing: bool) -> None:
         shared = is_shared(self.scheduler._lookup_jobstore(alias))
         guarded = self.roll.drafted(job, alias, shared, being_added=True)
+        if guarded is not None and guarded.runs_once and not is_made_up(job.id) and self._is_starting():
+            guarded = self._added_by_all(guarded, shared)
         given: datetime | None = getattr(job, "next_run_time", None)
         paused = hasattr(job, "next_run_time") and given is None
-        self._stock["_real_add_job"](job, alias, replace_existing)
+        self._add_for_sure(job, alias, replace_existing)
         if guarded is not None:
-            self._enter(guarded, given, paused)
+            self._enter(guarded, given, paused, added_at=self._clock.wall(), chosen=not self._is_starting())
+
+    def _add_for_sure(self, job: Any, alias: str, replace_existing: bool) -> None:
+        """Between finding that a shared job store has the job and replacing it, another process may remove it."""
+        for attempt in range(TRIES):
+            try:
+                self._stock["_real_add_job"](job, alias, replace_existing)
+                return
+            except JobLookupError:
+                if attempt == TRIES - 1:
+                    raise
+
+    def _is_starting(self) -> bool:
+        started = self._clock.steady() - self._started_at < STARTING
+        return started or self.scheduler.state == STATE_STOPPED
+
+    def _added_by_all(self, guarded: Guarded, shared: bool) -> Guarded:
+        """Every worker adds this job as it starts, perhaps with its own idea of now. In a shared job store the date of
+        the first one stands, if it is due and has not been run yet."""
+        guarded.starting = True
+        self._began.add(guarded.name)
+        now, moment = self._clock.wall(), guarded.moment
+        there = self._store_of(guarded).lookup_job(guarded.job.id) if shared else None
+        if there is None or moment is None or there.next_run_time is None:
+            return guarded
+        if now - AT_ONCE < there.next_run_time < moment <= now:
+            guarded.job._modify(next_run_time=there.next_run_time)
+            again = self.roll.drafted(guarded.job, guarded.alias, shared, being_added=True)
+            assert again is not None
+            again.starting = True
+            return again
+        return guarded
 
     def _modify_job(self, job_id: str, jobstore: str | None = None, **changes: Any) -> Any:
         if not self.scheduler.running:
@@ -231,20 +276,20 @@ class Guard:
 
     def _mirror_changes(self, guarded: Guarded, job: Any, changes: dict[str, Any], was_paused: bool) -> None:
         name = guarded.name
-        if changes.keys() - {"next_run_time", "name"}:
-            redrafted = self.roll.drafted(job, guarded.alias, is_shared(self._store_of(guarded)))
-            assert redrafted is not None
-            self._enter(redrafted)
-        if "next_run_time" not in changes:
-            return
+        redrafted = self.roll.drafted(job, guarded.alias, is_shared(self._store_of(guarded)))
+        assert redrafted is not None
+        if changes.keys() - {"next_run_time", "name"} or redrafted.native != guarded.native:
+            self._enter(redrafted, added_at=self._clock.wall(), chosen=True)
+        if "next_run_time" not in changes or redrafted.runs_once:
+            return  # when a job runs once is its definition
         if job.next_run_time is None:
             self.wish(Pause(name))
             return
         resuming = self._resuming == threading.get_ident()
-        if was_paused or resuming:
+        if was_paused or resuming or "trigger" in changes:
             self.wish(Resume(name))
         if not resuming and "trigger" not in changes:
-            self.wish(RunAt(guarded, job.next_run_time))
+            self.wish(RunAt(redrafted, job.next_run_time))
 
     def _resume_job(self, job_id: str, jobstore: str | None = None) -> Any:
         with self.scheduler._jobstores_lock:
@@ -287,6 +332,8 @@ class Guard:
         drafted = self.roll.drafted(job, alias, shared)
         if drafted is None:
             return None
+        if drafted.name in self._began and self._is_fresh(drafted):
+            return guarded or drafted  # whoever has just put it there says whether it is to run once more
         if guarded is None or guarded.native != drafted.native:
             self._enter(drafted, paused=job.next_run_time is None)
         else:
@@ -301,13 +348,48 @@ class Guard:
         """Another process has taken it off a shared shelf."""
         self.wish(Forget(guarded))
 
-    def _defined(self, guarded: Sequence[Guarded]) -> None:
+    def defined(self, guarded: Sequence[Guarded]) -> None:
         """The store has taken these, and chosen anchors: show when they are next due."""
+        self._soon(partial(self._show_next, guarded))
+
+    def ran_out(self, guarded: Guarded, moment: datetime) -> None:
+        """A job that runs once is decided, here or elsewhere."""
+        guarded.ran_out = True
+
+        def finish() -> None:
+            self._take_off(guarded, moment)
+            self.wish(
+                Conclude(guarded, moment)
+            )  # only then: a row that is there and unknown would be defined anew
+
+        self._soon(finish)
+
+    def removed_elsewhere(self, guarded: Guarded) -> None:
+        """In a shared job store the row is gone, too, and that is noticed there."""
+        if not is_shared(self._store_of(guarded)):
+            self._soon(partial(self._take_off, guarded, None))
+        self.wish(Forget(guarded))
+
+    def handing_over(self, guarded: Guarded, due: datetime) -> None:
+        """On the scheduler's thread. As under APScheduler alone a job that runs once leaves its job store when it is
+        submitted: it may add itself anew."""
+        if guarded.runs_once and guarded.moment == due:
+            self._take_off(guarded, due)
+
+    def _soon(self, errand: Callable[[], None]) -> None:
         if self.host is not None:
-            self.host.soon(partial(self._show_next, guarded))
+            self.host.soon(errand)
+
+    def _take_off(self, guarded: Guarded, moment: datetime | None) -> None:
+        with self.scheduler._jobstores_lock:
+            if guarded.alias in self.scheduler._jobstores:
+                self._shelf(guarded.alias).take_off(guarded.job.id, moment)
+
+    def _is_fresh(self, guarded: Guarded) -> bool:
+        return guarded.moment is not None and self._clock.wall() - guarded.moment < AT_ONCE
 
     def _show_next(self, guarded: Sequence[Guarded]) -> None:
-        now = self.native.clock_now()
+        now = self._clock.wall()
         with self.scheduler._jobstores_lock:
             for each in guarded:
                 store = self._store_of(each)
@@ -315,9 +397,16 @@ class Guard:
                 if job is not None and job.next_run_time is not None and self.roll.named(each.name) is each:
                     self._shelf(each.alias).move_on(each, job, now)
 
-    def _enter(self, guarded: Guarded, first_at: datetime | None = None, paused: bool = False) -> None:
+    def _enter(
+        self,
+        guarded: Guarded,
+        first_at: datetime | None = None,
+        paused: bool = False,
+        added_at: datetime | None = None,
+        chosen: bool = False,
+    ) -> None:
         self.roll.enter(guarded)
-        self.wish(Define(guarded, first_at, paused))
+        self.wish(Define(guarded, first_at, paused, added_at, chosen))
 
     def wish(self, wish: Wish) -> None:
         if self._process is not None and self._process != os.getpid():
@@ -368,9 +457,11 @@ class Guard:
         self.wishes.clear()
         self._woken = False
         self._process = os.getpid()
-        self.host = ExecutorHost(self.scheduler, self.roll)
+        self._started_at = self._clock.steady()
+        self._began.clear()
+        self.host = ExecutorHost(self.scheduler, self.roll, self.handing_over)
         self._shelve()
-        joined = self.native.take_part(self.host, partial(Mirror, self.roll, self.wishes, self._defined))
+        joined = self.native.take_part(self.host, partial(Mirror, self.roll, self.wishes, self))
         joined.add_done_callback(_say_failure)
 
     def _begin_to_leave(self) -> concurrent.futures.Future[None]:
@@ -414,9 +505,8 @@ class Guard:
         elif event.kind == State.SKIPPED and fire.reason == Reason.OVERLAP:
             full = JobSubmissionEvent(EVENT_JOB_MAX_INSTANCES, job.id, alias, [due])
             self.host.soon(partial(self.scheduler._dispatch_event, full))
-        if guarded_job.runs_once and fire.scheduled and event.kind in _FINAL:
-            self.roll.strike(guarded_job)
-            self.wish(Remove(guarded_job.name))
+        if guarded_job.runs_once and guarded_job.moment == fire.due_at and event.kind in _FINAL:
+            self.ran_out(guarded_job, fire.due_at)
 
 
 class _Probe:

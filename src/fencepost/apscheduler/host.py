@@ -11,6 +11,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -45,10 +46,12 @@ class ExecutorHost(HostElsewhere):
     """Runs are handed over where the scheduler itself would hand over a job: `wakeup` makes its thread, or its event
     loop, call `_process_jobs`, and that calls `hand_over` first. So any executor gets what it expects."""
 
-    def __init__(self, scheduler: Any, roll: Roll) -> None:
+    def __init__(self, scheduler: Any, roll: Roll, handing_over: Callable[[Guarded, datetime], None]) -> None:
+        """`handing_over` is told of each scheduled run that an executor is about to get, on the scheduler's thread."""
         super().__init__()
         self._scheduler = scheduler
         self._roll = roll
+        self._handing_over = handing_over
         self._claimed: deque[Run] = deque()
         self._errands: deque[Work] = deque()
         self._handed: set[Run] = set()
@@ -93,14 +96,16 @@ class ExecutorHost(HostElsewhere):
 
     def hand_over(self) -> None:
         for _ in range(len(self._errands)):
-            errand = self._errands.popleft()
-            try:
-                errand()
-            except Exception as error:  # of a job store: the scheduler's thread must go on
-                self._errors.log("the guard could not do what it had to on the scheduler's thread", error)
+            self._do(self._errands.popleft())
         while self._claimed:
             with suppress(IndexError):
                 self._submit(self._claimed.popleft())
+
+    def _do(self, errand: Work) -> None:
+        try:
+            errand()
+        except Exception as error:  # of a job store: the scheduler's thread must go on
+            self._errors.log("the guard could not do what it had to on the scheduler's thread", error)
 
     def soon(self, errand: Work) -> None:
         """Do this on the scheduler's own thread. From any thread."""
@@ -143,6 +148,8 @@ class ExecutorHost(HostElsewhere):
                 run.enter()  # the last moment of which this process knows
             else:
                 job.func = self._entering(run, guarded.job.func)
+            if run.fire.scheduled:
+                self._do(partial(self._handing_over, guarded, run.fire.due_at))
             executor.submit_job(job, times)
         except NotStarted as error:
             self._conclude(run, error)

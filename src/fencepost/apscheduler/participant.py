@@ -18,6 +18,9 @@ from fencepost.scheduler import Scheduler
 from fencepost.store.base import Store
 from fencepost.tasks import Registry
 
+PATIENCE = 2.0
+"""Seconds to wait for what was wished for before something is asked, or the end."""
+
 
 class Participant(Scheduler):
     """Its jobs come through the mirror, and its host is APScheduler."""
@@ -48,13 +51,20 @@ class Participant(Scheduler):
         replica.take_on(self._mirror)
         return replica
 
+    async def _ready_store(self) -> Store:
+        """What was added to the scheduler before is known there, too."""
+        store = await super()._ready_store()
+        if self._mirror is not None:
+            await self._mirror.granted(PATIENCE)
+        return store
+
     def depart(self) -> concurrent.futures.Future[None]:
         """Grant what was wished for, then drain and leave. `end` comes after."""
         return self._control_thread().submit(self._depart())
 
     async def _depart(self) -> None:
         if self._mirror is not None:
-            await self._mirror.granted(2.0)
+            await self._mirror.granted(PATIENCE)
         if (drained := self.begin_drain()) is not None:
             await asyncio.wrap_future(drained)
 

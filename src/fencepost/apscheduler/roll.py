@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from apscheduler.triggers.date import DateTrigger
@@ -14,7 +14,7 @@ from fencepost.apscheduler.names import derived_name, given_name, is_made_up
 from fencepost.apscheduler.triggers import from_apscheduler
 from fencepost.errors import ConfigurationError
 from fencepost.model import Job, Overlap
-from fencepost.triggers import At, Trigger
+from fencepost.triggers import EARLIEST, Trigger, at
 
 SHORTEST_GRACE = timedelta(seconds=1)
 """Later than that a fire is late enough to be coalesced, if it may be late at all."""
@@ -34,6 +34,17 @@ class Guarded:
     """Fencepost's. It says when."""
     calendar: Trigger | None = None
     """The trigger as the store keeps it, with the anchor that it chose; None: not known yet."""
+    stored: Job | None = None
+    """The definition that is in force in the store, as far as this process knows; None: the store has not answered."""
+    offered_again: float | None = None
+    """The store keeps another definition, which live processes have chosen. When, by the steady clock, ours is offered
+    again."""
+    starting: bool = False
+    """Added while its process started, as every other worker does as well."""
+    put_off: datetime | None = None
+    """When it next runs, if that was set by hand."""
+    ran_out: bool = False
+    """Runs once, and that is decided: its row has been taken out of the job store."""
 
     @property
     def name(self) -> str:
@@ -41,7 +52,13 @@ class Guarded:
 
     @property
     def runs_once(self) -> bool:
-        return isinstance(self.native.trigger, At)
+        return isinstance(self.job.trigger, DateTrigger)
+
+    @property
+    def moment(self) -> datetime | None:
+        """Of a job that runs once: when. None: it is paused, or runs more often."""
+        trigger = (self.stored or self.native).trigger if self.runs_once else None
+        return None if trigger is None else trigger.next_after(EARLIEST)
 
 
 @dataclass(frozen=True)
@@ -76,7 +93,7 @@ class Roll:
             )
         name = self._name(job, alias, made_up and not shared)
         try:
-            trigger = from_apscheduler(job.trigger, spread=name)
+            trigger = self._trigger(job, name)
         except ConfigurationError as problem:
             raise ConfigurationError(
                 f"job {job.id!r} cannot be guarded: {problem} To leave it as it is, on every process: "
@@ -93,7 +110,7 @@ class Roll:
                     "give one of them another id="
                 )
             if known is not None and known.native.trigger == guarded.native.trigger:
-                guarded.calendar = known.calendar
+                guarded.calendar, guarded.starting = known.calendar, known.starting
             self._by_name[guarded.name] = guarded
             self._names[guarded.alias, guarded.job.id] = guarded.name
 
@@ -109,9 +126,11 @@ class Roll:
             return [each for each in self._by_name.values() if alias in (None, each.alias)]
 
     def strike(self, guarded: Guarded) -> None:
+        """Unless its name has been given to another meanwhile."""
         with self._lock:
-            self._by_name.pop(guarded.name, None)
-            self._names.pop((guarded.alias, guarded.job.id), None)
+            if self._by_name.get(guarded.name) is guarded:
+                del self._by_name[guarded.name]
+                self._names.pop((guarded.alias, guarded.job.id), None)
 
     def clear(self) -> None:
         with self._lock:
@@ -131,7 +150,14 @@ class Roll:
             name = f"{first}-{number}"
         return name
 
-    def _native(self, name: str, job: Any, trigger: Trigger) -> Job:
+    def _trigger(self, job: Any, name: str) -> Trigger | None:
+        """A job that runs once runs at its `next_run_time`, whatever its trigger said first. A paused one has no date
+        at all, so that its moment does not pass as one that was skipped."""
+        if not isinstance(job.trigger, DateTrigger) or not hasattr(job, "next_run_time"):
+            return from_apscheduler(job.trigger, spread=name)
+        return None if job.next_run_time is None else at(job.next_run_time)
+
+    def _native(self, name: str, job: Any, trigger: Trigger | None) -> Job:
         def policy(of: str) -> Any:
             return getattr(job, of, self._terms.defaults[of])
 
@@ -140,7 +166,7 @@ class Roll:
         if instances > 1:
             plain = replace(plain, overlap=Overlap("allow", min(instances, MOST_INSTANCES)))
         # Without a grace time APScheduler runs a date however late it learns of it; there is nothing to coalesce.
-        unlimited = LONGEST_GRACE if isinstance(trigger, At) else SHORTEST_GRACE
+        unlimited = LONGEST_GRACE if isinstance(job.trigger, DateTrigger) else SHORTEST_GRACE
         after = unlimited if grace is None else min(timedelta(seconds=grace), LONGEST_GRACE)
         misfire = "skip" if grace is not None else "latest" if policy("coalesce") else "all"
         return replace(plain, misfire=self._terms.misfire or misfire, misfire_after=after)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from fencepost.apscheduler.guard import Guard
 
 log = logging.getLogger("fencepost")
+
+STARTS = 3
+"""How often the start of a shared job store is tried."""
 
 
 def is_shared(store: Any) -> bool:
@@ -48,12 +53,24 @@ class Shelf:
         self._looked: datetime | None = None
         self._told: set[str] = set()
         self._stock: dict[str, Any] = {}
-        names = ["get_due_jobs", "get_next_run_time", "get_all_jobs", "lookup_job"]
+        names = ["start", "get_due_jobs", "get_next_run_time", "get_all_jobs", "lookup_job"]
         if hasattr(store, "_reconstitute_job"):
             names.append("_reconstitute_job")
         for name in names:
             self._stock[name] = getattr(store, name)
             setattr(store, name, getattr(self, name))
+
+    def start(self, scheduler: Any, alias: str) -> None:
+        """Workers that start together may all create the table of a job store. One of them does; the others come again
+        instead of ending the application."""
+        for attempt in range(STARTS):
+            try:
+                self._stock["start"](scheduler, alias)
+                return
+            except Exception:
+                if attempt == STARTS - 1 or not self._shared:
+                    raise
+                time.sleep(0.1 * 2**attempt)
 
     def get_due_jobs(self, now: datetime) -> list[Any]:
         """Those of the scheduler's own. Guarded ones only move their next run time on, which is for show."""
@@ -99,8 +116,17 @@ class Shelf:
             return Unreadable()
 
     def move_on(self, guarded: Guarded, job: Any, now: datetime) -> None:
-        """Show when the job is next due. A job that is over is taken off the shelf."""
-        if guarded.calendar is None:  # the store has not answered yet: as APScheduler would
+        """Show when the job is next due. A job whose calendar has ended is taken off the shelf. One that runs once
+        stays there with its date until it is handed over: `take_off`."""
+        if guarded.runs_once:
+            if not self._shared and guarded.moment is not None and job.next_run_time != guarded.moment:
+                job._modify(next_run_time=guarded.moment)  # changed by another process
+                self._store.update_job(job)
+            return
+        following: datetime | None = guarded.put_off
+        if following is not None and following > now:
+            pass  # set by hand
+        elif guarded.calendar is None:  # the store has not answered yet: as APScheduler would
             following = job.trigger.get_next_fire_time(job.next_run_time, now)
         else:
             following = guarded.calendar.next_after(now)
@@ -114,6 +140,15 @@ class Shelf:
             return  # another replica has been here
         self._guard.over(guarded)
         self._guard.scheduler._dispatch_event(JobEvent(EVENT_JOB_REMOVED, job.id, self._alias))
+
+    def take_off(self, job_id: str, moment: datetime | None) -> None:
+        """Remove the row; that of a job that runs once only if it still has this date."""
+        job = self.lookup_job(job_id)
+        if job is None or (moment is not None and job.next_run_time != moment):
+            return
+        with suppress(JobLookupError):  # another replica has been here
+            self._store.remove_job(job_id)
+            self._guard.scheduler._dispatch_event(JobEvent(EVENT_JOB_REMOVED, job_id, self._alias))
 
     def _look(self) -> None:
         """What other processes have put on a shared shelf, changed there, or taken away."""

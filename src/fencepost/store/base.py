@@ -173,6 +173,8 @@ class PutJob:
     source: Literal["code", "api"] = "code"
     origin: Origin | None = None
     """Of the code. None: not known, which is in nobody's way."""
+    chosen: bool = False
+    """Somebody asks for this definition now; it is not what the code of a process says. It may be an earlier one."""
 
 
 Outcome = Literal[
@@ -206,6 +208,8 @@ class ChangeJob:
     """A pause that replaces the one that lasts. Otherwise what `note` and `until` leave open stays as it is."""
     if_undeclared: bool = False
     """Remove it only if code declared it and no live replica knows its task."""
+    version: int | None = None
+    """Of the trigger that the caller has seen. If the job has another by now, nothing is changed."""
 
 
 @dataclass(frozen=True, slots=True)

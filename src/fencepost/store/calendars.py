@@ -211,7 +211,7 @@ class Calendars(Ledger):
 
     def change_job(self, at: Moment, change: ChangeJob) -> JobRecord | None:
         record = self.job(change.job_id)
-        if record is None or record.removed_at:
+        if record is None or record.removed_at or change.version not in (None, record.version):
             return None
         if change.if_undeclared and (record.source != "code" or self._is_declared(at, record)):
             return None

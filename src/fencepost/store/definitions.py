@@ -22,7 +22,7 @@ def definition_outcome(
     """What writing a definition does. Code does not undo what was made by hand, nor replace what another application
     declares that is at work. During a rolling deploy old and new replicas start in any order: a revision decides;
     without one the last start wins, but a definition that has been replaced does not come back while a live replica
-    declares its successor."""
+    declares its successor, unless somebody asks for it."""
     if existing is None:
         return "created"
     if existing.removed_at:
@@ -39,7 +39,8 @@ def definition_outcome(
     if existing.revision is not None and put.revision is not None:
         return "changed" if put.revision >= existing.revision else "older revision"
     others = [each for each in live if each.id in existing.declared_by and each.id != put.by]
-    if put.source == "code" and put.job.fingerprint in existing.earlier and others:
+    asked_for = put.source == "api" or put.chosen
+    if put.job.fingerprint in existing.earlier and others and not asked_for:
         return "flip back"
     return "changed"
 

@@ -165,6 +165,8 @@ class Line:
     def _answer(self, db: Connection) -> None:
         while self._work:
             work, answer = self._work.popleft()
+            if not answer.set_running_or_notify_cancel():
+                continue  # whoever asked has gone
             try:
                 answer.set_result(work(db))
             except psycopg.Error as error:
@@ -181,7 +183,9 @@ class Line:
 
     def _refuse(self) -> None:
         while self._work:
-            self._work.popleft()[1].set_exception(StoreUnavailable(f"{self._name}: not connected"))
+            _, answer = self._work.popleft()
+            if answer.set_running_or_notify_cancel():
+                answer.set_exception(StoreUnavailable(f"{self._name}: not connected"))
 
     def _has_tried(self) -> None:
         if not self.tried.done():
