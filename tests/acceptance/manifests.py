@@ -57,3 +57,20 @@ def nobody_runs_as_root_or_writes_where_they_should_not(resources: list[Resource
             assert not container["securityContext"]["allowPrivilegeEscalation"]
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
             assert {"requests", "limits"} <= container["resources"].keys()
+
+
+def network_policies_close_every_pod(resources: list[Resource]) -> None:
+    """Each pod has one, by its labels, that opens the port it has to those that are there."""
+    owners = {each["metadata"]["name"]: each for each in resources if "template" in each["spec"]}
+    policies = [each for each in resources if each["kind"] == "NetworkPolicy"]
+    assert {each["metadata"]["name"] for each in policies} == owners.keys()
+    labels = [owner["spec"]["template"]["metadata"]["labels"] for owner in owners.values()]
+    for policy in policies:
+        template = owners[policy["metadata"]["name"]]["spec"]["template"]
+        assert policy["spec"]["podSelector"]["matchLabels"] == template["metadata"]["labels"]
+        assert policy["spec"]["policyTypes"] == ["Ingress"]
+        (rule,) = policy["spec"]["ingress"]
+        (port,) = template["spec"]["containers"][0]["ports"]
+        assert [each["port"] for each in rule["ports"]] == [port["name"]]
+        for peer in rule["from"]:
+            assert peer["podSelector"] == {} or peer["podSelector"]["matchLabels"] in labels

@@ -66,7 +66,16 @@ def test_b14_the_compose_file_says_what_compose_understands() -> None:
             "init",
             "ports",
         ),
-        *("profiles", "read_only", "restart", "security_opt", "stop_grace_period", "tmpfs", "volumes"),
+        *(
+            "profiles",
+            "read_only",
+            "restart",
+            "security_opt",
+            "stop_grace_period",
+            "tmpfs",
+            "user",
+            "volumes",
+        ),
     }
     for name, service in SERVICES.items():
         assert service.keys() <= known, name
@@ -117,12 +126,20 @@ def test_b14_the_environment_is_the_one_that_the_settings_know() -> None:
         "import_eta",
         "lock_ttl",
         "lock_heartbeat",
-        "state_redis_url",
     )
     assert {name: getattr(there, name) for name in same} == {name: getattr(default, name) for name in same}
     assert there.state_backend == "redis", "in Docker"
+    assert there.state_redis_url == default.state_redis_url.replace("//", f"//:{password()}@")
     overridden = environment_of("scheduler", {"PIPELINE_SCHEDULE_INTERVAL_HOURS": "6"})
     assert Settings.of(overridden).interval.total_seconds() == 6 * 3600
+
+
+def password() -> str:
+    """That Valkey demands, its health check sends, and the services have in their URL."""
+    words = [resolved(word) for word in SERVICES["redis"]["command"]]
+    found = words[words.index("--requirepass") + 1]
+    assert environment_of("redis") == {"REDISCLI_AUTH": found}
+    return found
 
 
 class Noting(dict[str, str]):
@@ -144,14 +161,19 @@ def started_in_order(*profiles: str) -> list[str]:
     return list(TopologicalSorter(needs).static_order())
 
 
-def environment_of(name: str, shell: Mapping[str, str] | None = None) -> dict[str, str]:
-    """As compose hands it to the service: `${NAME:-default}` where the shell says nothing."""
+def resolved(text: object, shell: Mapping[str, str] | None = None) -> str:
+    """`${NAME:-default}` where the shell says nothing."""
 
     def value(found: re.Match[str]) -> str:
         return (shell or {}).get(found[1], "") or found[2]
 
+    return re.sub(r"\$\{(\w+):-([^}]*)\}", value, str(text))
+
+
+def environment_of(name: str, shell: Mapping[str, str] | None = None) -> dict[str, str]:
+    """As compose hands it to the service."""
     given = SERVICES[name].get("environment", {})
-    return {key: re.sub(r"\$\{(\w+):-([^}]*)\}", value, str(text)) for key, text in given.items()}
+    return {key: resolved(text, shell) for key, text in given.items()}
 
 
 # --- the Dockerfile ---------------------------------------------------------------------------------------
@@ -202,8 +224,11 @@ def test_b14_the_images_are_small_pinned_and_without_rights() -> None:
     assert not any(step == "RUN" and "pip" in rest for step, rest in (*final.steps, *built[final.base].steps))
     ours = [each for name, each in SERVICES.items() if name not in ("redis", "postgres")]
     assert {each["build"]["target"] for each in ours} == {"stop-sync"}
-    assert re.fullmatch(r"valkey/valkey:\d+(\.\d+)*-alpine", SERVICES["redis"]["image"])
-    assert re.fullmatch(r"postgres:\d+(\.\d+)*-alpine", SERVICES["postgres"]["image"])
+    assert re.fullmatch(r"valkey/valkey:\d+(\.\d+)*-alpine", resolved(SERVICES["redis"]["image"]))
+    assert re.fullmatch(r"postgres:\d+(\.\d+)*-alpine", resolved(SERVICES["postgres"]["image"]))
+    for name in ("redis", *(name for name in SERVICES if "build" in SERVICES[name])):
+        assert SERVICES[name]["read_only"], name
+        assert SERVICES[name]["cap_drop"] == ["ALL"], name
 
 
 def test_b14_compose_and_image_agree() -> None:
@@ -273,7 +298,7 @@ class Compose:
         self._places["postgres:5432"] = f"127.0.0.1:{self.database.port}"
 
     def up(self, name: str) -> subprocess.Popen[bytes]:
-        command = [self.here(word) for word in SERVICES[name]["command"]]
+        command = [self.here(resolved(word)) for word in SERVICES[name]["command"]]
         if name == "redis":
             command = [str(valkey_server()), *command[1:], "--port", str(self.ports["redis"])]
             command += ["--bind", "127.0.0.1", "--dir", str(self.folder)]
@@ -341,7 +366,7 @@ class Compose:
         import redis
 
         try:
-            with redis.Redis(port=self.ports["redis"]) as client:
+            with redis.Redis(port=self.ports["redis"], password=password()) as client:
                 return bool(client.ping())
         except redis.ConnectionError:
             return False

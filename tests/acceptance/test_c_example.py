@@ -50,6 +50,10 @@ def test_labels_and_ports_find_each_other() -> None:
     assert manifest("Deployment")["spec"]["replicas"] == 3
 
 
+def test_only_those_who_need_to_connect_can() -> None:
+    manifests.network_policies_close_every_pod(MANIFESTS)
+
+
 def test_addresses_are_those_of_the_services() -> None:
     poller = PollerSettings.load(
         {name: value.replace("$(VALKEY_PASSWORD)", "x") for name, value in ENV.items()}
