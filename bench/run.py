@@ -19,11 +19,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench import growth, guard, takeover
+from bench import growth, guard, readers, takeover
 from bench.growth import Growth
 from bench.places import SERVERS, STORES, a_place, missing
 from bench.rate import Rate, measure
 from bench.raw import LIMIT_OF
+from bench.readers import Readers
 from bench.takeover import Takeover
 from rich.console import Console
 from rich.table import Table
@@ -39,7 +40,7 @@ def main() -> int:
     results: dict[str, Any] = {"machine": machine, "stores": {}}
     if options.only in (None, "guard"):
         results["plain APScheduler"] = guard.measure(None, options.guard)
-    for store in options.store or STORES:
+    for store in options.store or (readers.STORES if options.only == "readers" else STORES):
         reason = missing(store)
         if reason:
             console.print(f"{store}: skipped, {reason}")
@@ -61,7 +62,10 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="how long each rate is measured")
     parser.add_argument("--jobs", type=int, help="how many jobs to register")
     parser.add_argument("--search", type=float, help="seconds to look for the highest rate; 0: do not")
-    parser.add_argument("--only", choices=("rates", "register", "idle", "takeover", "guard", "growth"))
+    parser.add_argument(
+        "--only", choices=("rates", "register", "idle", "takeover", "guard", "growth", "readers")
+    )
+    parser.add_argument("--fires", type=int, default=1_000_000, help="in the ledger, for --only readers")
     parser.add_argument("--stored", type=int, default=1_000_000, help="jobs stored by --only growth")
     options = parser.parse_args()
     quick = options.quick
@@ -99,6 +103,16 @@ def of_store(store: str, options: argparse.Namespace, console: Console) -> dict[
             found["growth"] = growth.measure(
                 place, options.stored, options.idle, lambda text: console.print(f"{store}: {text}")
             )
+    if options.only == "readers" and store in readers.STORES:  # takes long: not by default
+        with a_place(store) as place:
+            found["readers"] = readers.measure(
+                place,
+                options.jobs,
+                options.fires,
+                options.seconds,
+                lambda text: console.print(f"{store}: {text}"),
+            )
+        console.print(f"{store}: {readers.summary(found['readers'])}")
     if options.only in (None, "rates"):
         rates = options.rates or rates_of(store, options.quick)
         for rate in [*rates, *higher(max(rates), found["rates"], options)]:
@@ -157,7 +171,7 @@ def about_this_machine() -> dict[str, str]:
     }
 
 
-def as_json(value: Rate | Takeover | Growth) -> dict[str, Any]:
+def as_json(value: Rate | Takeover | Growth | Readers) -> dict[str, Any]:
     return value.to_json() if isinstance(value, Rate) else asdict(value)
 
 
@@ -219,6 +233,8 @@ def show(results: dict[str, Any]) -> None:
             console.print(
                 f"{store}: ten fires a second beside {each.jobs} jobs: {each.p50_ms:.1f} / {each.p99_ms:.1f} ms late"
             )
+        if "readers" in found:
+            console.print(f"{store}: {readers.summary(found['readers'])}")
         if not found["rates"]:
             continue
         held = [rate.rate for rate in found["rates"] if rate.holds]

@@ -1,4 +1,5 @@
-"""The control thread: claims, heartbeats and settling on an event loop of their own.
+"""The control thread: claims, heartbeats and settling on an event loop of their own. Reading has another one
+(`insight/reader.py`).
 
 A job that blocks the host's event loop, or drains its connection pool, cannot lose its lease: nothing here
 waits for user code, and nothing else touches the store.
@@ -16,11 +17,11 @@ T = TypeVar("T")
 
 
 class ControlThread:
-    def __init__(self) -> None:
+    def __init__(self, name: str = "fencepost-control") -> None:
         self.loop = asyncio.new_event_loop()
         # A daemon: a host that exits without stopping the scheduler must not hang. What was running then is
         # settled as after a crash.
-        self._thread = threading.Thread(target=self._run, name="fencepost-control", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:

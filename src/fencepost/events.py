@@ -72,6 +72,10 @@ class Event:
     detail: str = ""
     ending: Ending | None = None
     """Of an attempt that ended on this replica."""
+    count: int = 1
+    """Fires that this is about. A row of skipped or missed ones may stand for more, told before."""
+    queued: float = 0.0
+    """Of a start: seconds that the fire waited for the run before it to end."""
 
     @property
     def job_id(self) -> str | None:
@@ -141,8 +145,8 @@ def log_event(event: Event) -> None:
 def _run_line(event: Event, fire: FireRecord) -> str:
     """`failed report@… token 7 after 0.21 s, attempt 5 of 5: ValueError: row 7 is bad`."""
     ending, line = event.ending, f"{event.kind} {fire.key}"
-    if fire.count > 1:
-        line += f" and {fire.count - 1} more"
+    if event.count > 1:
+        line += f" and {event.count - 1} more"
     if fire.token:
         line += f" token {fire.token}"
     if ending is not None and ending.seconds is not None:

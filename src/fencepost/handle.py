@@ -129,7 +129,7 @@ class SyncScheduler:
         return self._scheduler.ask_blocking(self._scheduler.do_cancel(key))
 
     def find_jobs(self) -> tuple[JobView, ...]:
-        return self._scheduler.ask_blocking(self._scheduler.do_look(find_jobs))
+        return self._scheduler.reader.ask_blocking(find_jobs)
 
     def find_fires(
         self,
@@ -141,9 +141,8 @@ class SyncScheduler:
         *,
         planned: bool = False,
     ) -> tuple[FireRecord, ...]:
-        return self._scheduler.ask_blocking(
-            self._scheduler.do_find_fires(job, state, since, until, limit, planned)
-        )
+        look = self._scheduler.fires_look(job, state, since, until, limit, planned)
+        return self._scheduler.reader.ask_blocking(look)
 
     def why(self, job: Callable[..., Any] | str, at: datetime | str | None = None) -> Answer:
-        return self._scheduler.ask_blocking(self._scheduler.do_why(job, at))
+        return self._scheduler.reader.ask_blocking(self._scheduler.why_look(job, at))

@@ -229,7 +229,7 @@ class Replica:
             self.runs[run.key] = run
             run.begin_timeout()
             log_claim("acquired", run.key, run.token)
-            self.tell("started", run.claim.fire)
+            self.events.emit(Event("started", self.id, run.claim.fire, queued=queued_for(run.claim)))
         self.host.begin(runs)
 
     def runs_already(self, claim: Claim) -> bool:
@@ -393,6 +393,11 @@ class Replica:
 def _listed(keys: Sequence[str]) -> str:
     more = f" and {len(keys) - MOST_LISTED} more" if len(keys) > MOST_LISTED else ""
     return ", ".join(keys[:MOST_LISTED]) + more
+
+
+def queued_for(claim: Claim) -> float:
+    """Seconds that a fire waited for its turn."""
+    return (claim.free_at - claim.fire.due_at).total_seconds() if claim.free_at else 0.0
 
 
 class Listener(Service):

@@ -37,6 +37,7 @@ from fencepost.host import ClosableHost, ThreadedHost
 from fencepost.importing import check_start
 from fencepost.insight.fires import checked_limit, checked_moment, find_fires, states_of
 from fencepost.insight.jobs import JobView, find_jobs
+from fencepost.insight.reader import Reader
 from fencepost.insight.why import Answer, answer
 from fencepost.manual import add_manual, check_retry, new_key
 from fencepost.model import FireRecord, Job, JobRecord, Json, Origin, State, checked_id, repeating
@@ -94,6 +95,7 @@ class Scheduler:
         self.events.subscribe(log_event)
         self.events.subscribe(self._hand_to_handlers)
         self.sync = SyncScheduler(self)
+        self.reader = Reader(self)
         self.shutdown = Shutdown(self)
         self._resources = checked_resources(resources or {})
         self.job_file: Path | None = None
@@ -403,7 +405,7 @@ class Scheduler:
 
     async def find_jobs(self) -> tuple[JobView, ...]:
         """All jobs of the store, by id: those of this code, of others, and those added at run time."""
-        return await self.ask(self.do_look(find_jobs))
+        return await self.reader.ask(find_jobs)
 
     async def find_fires(
         self,
@@ -417,11 +419,11 @@ class Scheduler:
     ) -> tuple[FireRecord, ...]:
         """The ledger, newest first. `since` and `until` choose by due time. Fires that are planned and not due yet are
         left out, unless `planned`, `until` or `state="pending"` asks for them."""
-        return await self.ask(self.do_find_fires(job, state, since, until, limit, planned))
+        return await self.reader.ask(self.fires_look(job, state, since, until, limit, planned))
 
     async def why(self, job: Callable[..., Any] | str, at: datetime | str | None = None) -> Answer:
         """What became of the fire of that moment (`"03:00"`, an ISO time, or a datetime), or of the latest one."""
-        return await self.ask(self.do_why(job, at))
+        return await self.reader.ask(self.why_look(job, at))
 
     # The same, on the control loop; `sync` calls these too.
 
@@ -516,7 +518,7 @@ class Scheduler:
         """Whatever else is to be asked of the store."""
         return await look(await self._ready_store())
 
-    async def do_find_fires(
+    def fires_look(
         self,
         job: Callable[..., Any] | str | None,
         state: str | Iterable[str] | None,
@@ -524,10 +526,9 @@ class Scheduler:
         until: datetime | None,
         limit: int,
         planned: bool,
-    ) -> tuple[FireRecord, ...]:
-        store = await self._ready_store()
-        return await find_fires(
-            store,
+    ) -> Callable[[Store], Coroutine[Any, Any, tuple[FireRecord, ...]]]:
+        return partial(
+            find_fires,
             job=None if job is None else self._id_of(job),
             states=states_of(state),
             since=checked_moment(since, "since"),
@@ -536,10 +537,12 @@ class Scheduler:
             planned=planned,
         )
 
-    async def do_why(self, job: Callable[..., Any] | str, at: datetime | str | None) -> Answer:
+    def why_look(
+        self, job: Callable[..., Any] | str, at: datetime | str | None
+    ) -> Callable[[Store], Coroutine[Any, Any, Answer]]:
         if isinstance(at, datetime):
             checked_moment(at, "at")
-        return await answer(await self._ready_store(), self._id_of(job), at, self.settings.retention)
+        return partial(answer, job_id=self._id_of(job), at=at, retention=self.settings.retention)
 
     async def do_find(self, key: str) -> FireRecord | None:
         found = await (await self._ready_store()).find_fires(FireQuery(key=key))
@@ -578,6 +581,16 @@ class Scheduler:
         if self._store is not None:
             watch(self._store)
 
+    def show_store(self, store: Store) -> None:
+        """To those who watch."""
+        for watch in self._store_watchers:
+            watch(store)
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether a test owns the time, and the caller's loop is the only one."""
+        return self._inline
+
     def forget_replica(self) -> None:
         self._replica = self._store = None
         self._inline = False
@@ -586,11 +599,11 @@ class Scheduler:
         """Run it on the control loop and await it here."""
         if self._inline:
             return await work
-        return await asyncio.wrap_future(self._control_thread().submit(work))
+        return await asyncio.wrap_future(self.control_thread().submit(work))
 
     def ask_blocking(self, work: Coroutine[Any, Any, T], patience: float | None = None) -> T:
         """Run it on the control loop and wait for it, so many seconds at the most."""
-        asked = self._control_thread().submit(work)
+        asked = self.control_thread().submit(work)
         try:
             return asked.result(patience)
         except TimeoutError:
@@ -602,9 +615,11 @@ class Scheduler:
         self._lock = threading.Lock()
         self._control = self._host = self._host_loop = self._draining = None
         self.shutdown.forget_parent()
+        self.reader = Reader(self)
         self.forget_replica()
 
-    def _control_thread(self) -> ControlThread:
+    def control_thread(self) -> ControlThread:
+        """Started by the first who needs it."""
         with self._lock:
             if self._control is None:
                 self._control = ControlThread()
@@ -616,8 +631,7 @@ class Scheduler:
                 self._store = self._given_store or store_from_url(
                     self.settings.store_url(), self.settings.namespace
                 )
-                for watch in self._store_watchers:
-                    watch(self._store)
+                self.show_store(self._store)
             return self._store
 
     def _take_part(self, host: ClosableHost) -> concurrent.futures.Future[None]:
@@ -630,13 +644,14 @@ class Scheduler:
         store = self._open_store()
         if not store.shared:
             log.warning("this store is not shared: other processes would run every job as well")
-        return self._control_thread().submit(self._bring_up(store, host))
+        return self.control_thread().submit(self._bring_up(store, host))
 
     def _end(self) -> None:
         """Close the store and end the control thread, after `begin_drain`. Blocks for a moment."""
         control, host, store = self._control, self._host, self._store
         if control is None:
             return
+        self.reader.close()
         if store is not None and store is not self._given_store:
             control.submit(store.close()).result()
         if host is not None:

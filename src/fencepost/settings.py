@@ -59,6 +59,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8787
     retention: timedelta = timedelta(days=30)
+    metrics_jobs: int = 200  # jobs with labels of their own in /metrics; 0: none
     log_level: Literal["debug", "info", "warning", "error"] = "info"  # of `fencepost run` and `serve`
 
     @classmethod
@@ -452,6 +453,7 @@ _PARSERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "host": _text,
     "port": _whole_number(0, 65_535),
     "retention": duration,
+    "metrics_jobs": _whole_number(0, 10_000),
     "log_level": _log_level,
 }
 _OPTIONAL: Final = frozenset(

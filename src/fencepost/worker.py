@@ -77,7 +77,8 @@ class Worker(Service):
     def _take(self, attempt: OpenAttempt, reply: Claimed) -> None:
         replica = self.replica
         for fire in reply.closed:
-            replica.events.emit(Event(fire.state.value, replica.id, fire))
+            number = reply.closed_now.get(fire.key, fire.count)
+            replica.events.emit(Event(fire.state.value, replica.id, fire, count=number))
         start_before = attempt.sent + TRUSTED * replica.settings.run_ttl.total_seconds()
         if replica.draining or replica.clock.steady() >= start_before:
             # The store granted these at an unknown time in the past. They may expire, or be swept and run

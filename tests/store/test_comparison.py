@@ -169,7 +169,11 @@ def row_of(**fields: Any) -> FireRecord:
             row_of(state="lost"),
             "reply.state is 'lost', not <State.LOST: 'lost'>",
         ),
-        (Claimed(), None, "reply is None, not Claimed(claims=(), closed=(), wake_in=None, steps=0)"),
+        (
+            Claimed(),
+            None,
+            "reply is None, not Claimed(claims=(), closed=(), wake_in=None, steps=0, closed_now={})",
+        ),
     ],
 )
 def test_what_counts_as_a_difference(expected: object, answered: object, difference: str | None) -> None:

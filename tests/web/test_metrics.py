@@ -15,6 +15,7 @@ NAMES = {
     "runs",
     "run_duration_seconds",
     "run_start_delay_seconds",
+    "run_queued_seconds",
     "runs_in_progress",
     "job_last_success_timestamp_seconds",
     "job_next_run_timestamp_seconds",

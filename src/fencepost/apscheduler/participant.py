@@ -60,7 +60,7 @@ class Participant(Scheduler):
 
     def depart(self) -> concurrent.futures.Future[None]:
         """Grant what was wished for, then drain and leave. `end` comes after."""
-        return self._control_thread().submit(self._depart())
+        return self.control_thread().submit(self._depart())
 
     async def _depart(self) -> None:
         if self._mirror is not None:
@@ -78,11 +78,11 @@ class Participant(Scheduler):
 
     def wake_worker(self) -> None:
         if (replica := self.replica) is not None:
-            self._control_thread().loop.call_soon_threadsafe(replica.worker.wake)
+            self.control_thread().loop.call_soon_threadsafe(replica.worker.wake)
 
     def wake_mirror(self) -> None:
         if (mirror := self._mirror) is not None:
-            self._control_thread().loop.call_soon_threadsafe(mirror.wake)
+            self.control_thread().loop.call_soon_threadsafe(mirror.wake)
 
     def clock_now(self) -> datetime:
         assert self._replica is not None

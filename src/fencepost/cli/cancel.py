@@ -11,10 +11,10 @@ import click
 from fencepost.cli.output import emit, note, say
 from fencepost.cli.source import Source, json_option, takes, whoami
 from fencepost.errors import UsageError
+from fencepost.insight.cluster import standings
 from fencepost.insight.lookup import stored_fire
 from fencepost.model import FireRecord, Job, State
 from fencepost.store.base import FireQuery, Store
-from fencepost.views.overview import standings
 from fencepost.views.shapes import fire_shape
 
 LOOKS, PAUSE_SECONDS = 20, 0.1

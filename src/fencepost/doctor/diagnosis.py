@@ -11,7 +11,7 @@ from fencepost.doctor.clocks import clocks, distance, trips
 from fencepost.doctor.cluster import cluster, is_live
 from fencepost.doctor.configuration import configuration
 from fencepost.doctor.finding import Finding, Level, problem
-from fencepost.doctor.jobs import jobs, read_ledger
+from fencepost.doctor.jobs import jobs, undecided
 from fencepost.doctor.looks import look_at
 from fencepost.doctor.target import compared, declared
 from fencepost.doctor.zones import unreadable, zones
@@ -91,7 +91,7 @@ async def _look_at_work(store: Store, scheduler: Scheduler, target: str | None, 
     status, now = await overview(store, scheduler.store_name)
     found.add("zones", zones(records))
     found.add("cluster", cluster(status))
-    found.add("jobs", jobs(status, records, await read_ledger(store, now), now))
+    found.add("jobs", jobs(status, records, await undecided(store, now), now))
     if target is not None:
         up = {replica["replica"] for replica in status["replicas"] if is_live(replica)}
         live = [replica for replica in (await store.roster()).replicas if replica.id in up]

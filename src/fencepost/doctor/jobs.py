@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from fencepost.audit.job import PATIENCE
@@ -13,40 +12,25 @@ from fencepost.doctor.finding import Finding, ok, problem, the_first, warning
 from fencepost.doctor.target import OTHER_NAMESPACE
 from fencepost.model import FireRecord, JobRecord, State
 from fencepost.store.base import FireQuery, Store
-from fencepost.views.overview import ASKED_ONE_BY_ONE, RECENT
 from fencepost.views.shapes import Shape
-from fencepost.views.words import last_line, when
+from fencepost.views.words import when
 
-RAN = (State.SUCCEEDED, State.FAILED, State.LOST)
-BAD = (State.FAILED, State.LOST)
 IN_A_ROW = 3
+MOST_FIRES = 1_000
 
 DECIDE = "a replica that is up and knows the task decides it: see what is said of the cluster"
 ALL_JOBS = "`fencepost jobs` lists them"
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    """What is to be known of the fires."""
-
-    due: Sequence[FireRecord]
-    """Not decided. The newest, so many at most."""
-    last_runs: Mapping[str, Sequence[FireRecord]]
-    """By job, of those that have not always succeeded lately: the last ones, newest first."""
+async def undecided(store: Store, now: datetime) -> Sequence[FireRecord]:
+    """Fires that are due and not decided: the newest."""
+    return await store.find_fires(FireQuery(states=(State.PENDING,), until=now, limit=MOST_FIRES))
 
 
-async def read_ledger(store: Store, now: datetime) -> Ledger:
-    due = await store.find_fires(FireQuery(states=(State.PENDING,), until=now, limit=RECENT))
-    bad = await store.find_fires(FireQuery(states=BAD, limit=RECENT))
-    suspects = list(dict.fromkeys(fire.job_id for fire in bad))[:ASKED_ONE_BY_ONE]
-    last_runs = {
-        id: await store.find_fires(FireQuery(job_id=id, states=RAN, limit=IN_A_ROW)) for id in suspects
-    }
-    return Ledger(due, last_runs)
-
-
-def jobs(status: Shape, records: Sequence[JobRecord], ledger: Ledger, now: datetime) -> Iterator[Finding]:
-    """`status`: an overview."""
+def jobs(
+    status: Shape, records: Sequence[JobRecord], due: Sequence[FireRecord], now: datetime
+) -> Iterator[Finding]:
+    """`status`: an overview. `due`: fires not decided."""
     if not records:
         yield warning("none are stored", "they are when a replica that declares some starts")
         return
@@ -57,10 +41,9 @@ def jobs(status: Shape, records: Sequence[JobRecord], ledger: Ledger, now: datet
     yield from the_first(_paused(status["jobs"]), ALL_JOBS)
     held = {job["id"] for job in status["jobs"] if job["orphaned"] or job["paused"]}
     expected = {record.id: record for record in records if record.id not in held}
-    yield from the_first(_overdue(ledger.due, expected, now), "`fencepost audit` lists them")
+    yield from the_first(_overdue(due, expected, now), "`fencepost audit` lists them")
     yield from the_first(_behind(expected, now), "`fencepost audit` lists them")
-    stored = {record.id for record in records}
-    yield from the_first(_failing(ledger.last_runs, stored), "`fencepost fires --state failed` lists them")
+    yield from the_first(_failing(records), "`fencepost fires --state failed` lists them")
 
 
 def _disputed(shapes: Sequence[Shape]) -> Iterator[Finding]:
@@ -126,11 +109,11 @@ def _decided_by(record: JobRecord, now: datetime) -> datetime:
     return now - max(record.job.misfire_after, PATIENCE)
 
 
-def _failing(last_runs: Mapping[str, Sequence[FireRecord]], stored: set[str]) -> Iterator[Finding]:
-    for id, fires in sorted(last_runs.items()):
-        if id in stored and len(fires) == IN_A_ROW and all(fire.state in BAD for fire in fires):
-            last = fires[0]
-            why = last_line(last.error) or last.reason or last.state.value
-            fates = " or ".join(sorted({fire.state.value for fire in fires}))
-            what = f"{id} {fates} the last {IN_A_ROW} times: {why}"
+def _failing(records: Sequence[JobRecord]) -> Iterator[Finding]:
+    for record in sorted(records, key=lambda record: record.id):
+        last, times = record.last_run, record.failures_in_a_row
+        if last is not None and times >= IN_A_ROW:
+            why = last.error_line or last.reason or last.state.value
+            fate = "was lost" if last.state is State.LOST else last.state.value
+            what = f"{record.id} {fate} the last {times} times: {why}"
             yield problem(what, f"`fencepost show '{last.key}'` has the error and the output")

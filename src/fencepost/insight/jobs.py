@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from fencepost.insight.board import Board, read_all
+from fencepost.insight.cluster import cluster_of
 from fencepost.model import Gap
 from fencepost.store.base import Store
 from fencepost.triggers import from_iso
-from fencepost.views.overview import overview
 from fencepost.views.shapes import Shape
 
 
 @dataclass(frozen=True, slots=True)
-class LastRun:
+class LastFire:
     """The outcome of a job's newest fire that has ended."""
 
     key: str
@@ -42,7 +43,7 @@ class JobView:
     """`since`, `until`, `note` (the reason) and `by`."""
     active: tuple[str, ...]
     """Keys of its fires that run, wait to be run again, or wait for their turn."""
-    last: LastRun | None
+    last: LastFire | None
     next_run_at: datetime | None
     execute_on: str
     source: str = "code"
@@ -53,8 +54,8 @@ class JobView:
 
 async def find_jobs(store: Store) -> tuple[JobView, ...]:
     """All jobs of the store, by id."""
-    found, _ = await overview(store, "")
-    return tuple(_view(job) for job in found["jobs"])
+    reading = await read_all(store, Board(), await cluster_of(store), most=None)
+    return tuple(_view(entry.shape) for entry in reading.entries)
 
 
 def _view(job: Shape) -> JobView:
@@ -75,9 +76,9 @@ def _view(job: Shape) -> JobView:
     )
 
 
-def _last(last: Shape) -> LastRun:
+def _last(last: Shape) -> LastFire:
     times: dict[str, Any] = {name: _time(last[name]) for name in ("due_at", "started_at", "finished_at")}
-    return LastRun(
+    return LastFire(
         key=last["key"], state=last["state"], reason=last["reason"], replica=last["replica"], **times
     )
 

@@ -33,12 +33,17 @@ ERROR_LIMIT = 500
 
 async def pipeline_status(scheduler: Scheduler, job_id: str | None = None) -> dict[str, Json]:
     """How the pipeline stands. It may be left unnamed if there is one: declared here, or alone in the store."""
-    return await scheduler.ask(looking_at(scheduler, job_id))
+    return await looking_at(scheduler, job_id)
 
 
 async def looking_at(scheduler: Scheduler, job_id: str | None = None) -> dict[str, Json]:
-    """The same on the control loop."""
-    return await scheduler.do_look(lambda store: look(store, job_id or _declared(scheduler)))
+    """The same, on any loop: the store is read on another one."""
+    return await scheduler.reader.ask(lambda store: stored_status(scheduler, store, job_id))
+
+
+async def stored_status(scheduler: Scheduler, store: Store, job_id: str | None) -> dict[str, Json]:
+    """The same for whoever has the store at hand."""
+    return await look(store, job_id or _declared(scheduler))
 
 
 def pipeline_status_blocking(scheduler: Scheduler, job_id: str | None = None) -> dict[str, Json]:

@@ -313,16 +313,20 @@ class Claim:
 
     fire: FireRecord
     job: Job
+    free_at: datetime | None = None
+    """Until when it waited for the run before it to end; None: it did not wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
     claims: tuple[Claim, ...] = ()
     closed: tuple[FireRecord, ...] = ()
-    """Rows this decision closed without a start."""
+    """Rows this decision closed without a start, or added to."""
     wake_in: float | None = None
     """Seconds until something will be due for this replica; None: nothing is planned."""
     steps: int = 0
+    closed_now: Mapping[str, int] = field(default_factory=dict)
+    """By key of a closed row: how many of its fires this decision closed. Rows grow; each fire is counted once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,6 +389,8 @@ class FireQuery:
     since: datetime | None = None
     until: datetime | None = None
     limit: int = 100
+    keys: tuple[str, ...] = ()
+    """Only these; none: any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,6 +428,11 @@ class Store(ABC):
 
     evidence_every: float | None = None
     """Seconds between two looks for evidence; None: there is never any."""
+
+    def for_reading(self) -> Store | None:
+        """What those who look may ask on an event loop of their own: a store with connections of its own to the same
+        place, or this one if it can be asked on any loop. None: all must ask this one, on the control loop."""
+        return None
 
     @abstractmethod
     async def open(self) -> None: ...

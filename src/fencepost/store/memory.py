@@ -24,6 +24,9 @@ class MemoryStore(Mirror):
         self._pid = os.getpid()
         self._hints = Waiters()
 
+    def for_reading(self) -> MemoryStore:
+        return self
+
     async def open(self) -> None:
         self._check_fork()
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from fencepost.clock import Moment
 from fencepost.model import Era, FireRecord, JobRecord, Lease, Reason, ReplicaRecord, State, changed, crashed
@@ -43,6 +44,19 @@ from fencepost.store.rules import LOOK_AGAIN, MANUAL_QUEUE_LIMIT, has_lost_data,
 
 MOST_JOBS = 1000
 """Jobs one claim decides at the most."""
+
+
+@dataclass
+class Closed:
+    """Rows that a claim has closed, and how many fires of each."""
+
+    rows: list[FireRecord] = field(default_factory=list)
+    now: dict[str, int] = field(default_factory=dict)
+
+    def add(self, fire: FireRecord | None, number: int) -> None:
+        if fire is not None:
+            self.rows.append(fire)
+            self.now[fire.key] = number
 
 
 class Operations(Calendars):
@@ -273,7 +287,7 @@ class Operations(Calendars):
         self, at: Moment, replica: ReplicaRecord, leads: bool, room: int, due: Sequence[str]
     ) -> Claimed:
         claims: list[Claim] = []
-        closed: list[FireRecord] = []
+        closed = Closed()
         plain = self.plain_due(at.wall, due) if room and self.leader.era.lost_through is None else {}
         self.preload(at.wall, jobs=[id for id in due if id not in plain])
         plainly: list[Plain] = []
@@ -288,7 +302,8 @@ class Operations(Calendars):
                 self._decide_job(at, replica, self._job(job_id), room - len(claims), claims, closed)
         if plainly:
             self.put_plain_claims(plainly)
-        return Claimed(tuple(claims), tuple(closed), self._wake_in(at, replica, leads), replica.steps)
+        wake_in = self._wake_in(at, replica, leads)
+        return Claimed(tuple(claims), tuple(closed.rows), wake_in, replica.steps, closed.now)
 
     def _decide_job(
         self,
@@ -297,13 +312,13 @@ class Operations(Calendars):
         record: JobRecord,
         room: int,
         claims: list[Claim],
-        closed: list[FireRecord],
+        closed: Closed,
     ) -> None:
         decision = decide(self._view(at, record), at.wall, room)
-        rows: dict[str, None] = {}
+        rows: Counter[str] = Counter()
         for closing in decision.closings:
             record = self._close(at, record, closing)
-            rows[record.tail or ""] = None
+            rows[record.tail or ""] += closing.fire.count
         for fire in decision.queued:
             # To admit it is a decision: where the store's clock steps back, no calendar may plan it again.
             record = changed(record, decided_through=later(record, fire.due_at))
@@ -311,8 +326,9 @@ class Operations(Calendars):
         for fire in decision.claims:
             record, claimed = self._claimed(at, record, fire, replica)
             self.put_fire(claimed)
-            claims.append(Claim(claimed, record.job))
-        closed += [fire for fire in (self.fire(key) for key in rows) if fire]
+            claims.append(Claim(claimed, record.job, _free_at(record, fire)))
+        for key, number in rows.items():
+            closed.add(self.fire(key), number)
         self._keep(at, record, LOOK_AGAIN if decision.contended else None)
 
     def _claimed(
@@ -439,6 +455,13 @@ class Operations(Calendars):
 def jobs_to_look_at(room: int) -> int:
     """Costs follow what can be claimed: hardly more jobs are looked at than there is room for."""
     return max(20, room) if room else MOST_JOBS
+
+
+def _free_at(record: JobRecord, fire: FireRecord) -> datetime | None:
+    """Until when a fire waited for its turn: when the run before it ended. Others are late, they do not wait."""
+    waits = fire.state is State.QUEUED or not fire.scheduled
+    before = record.last_run.finished_at if waits and record.last_run else None
+    return before if before is not None and before > fire.due_at else None
 
 
 def _settled(at: Moment, fire: FireRecord, settle: Settle) -> FireRecord:

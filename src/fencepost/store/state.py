@@ -153,9 +153,9 @@ class StoreState(Operations):
         return sorted(self._running.get(replica, {}).values(), key=by_due)
 
     def select_fires(self, query: FireQuery) -> list[FireRecord]:
-        rows = self.fires.values() if query.key is None else filter(None, [self.fires.get(query.key)])
-        matching = [fire for fire in rows if matches(fire, query)]
-        return sorted(matching, key=by_due, reverse=True)[: query.limit]
+        keys = keys_of(query)
+        rows = self.fires.values() if keys is None else filter(None, map(self.fires.get, keys))
+        return newest(rows, query)
 
     def prune_before(self, before: datetime) -> int:
         gone = 0
@@ -191,6 +191,18 @@ def _set_of(targets: tuple[str, ...]) -> frozenset[str]:
 
 def by_due(fire: FireRecord) -> tuple[datetime, str]:
     return fire.due_at, fire.key
+
+
+def keys_of(query: FireQuery) -> list[str] | None:
+    """The keys that a query names; None: it names none."""
+    if query.key is None:
+        return list(dict.fromkeys(query.keys)) or None
+    return [query.key] if not query.keys or query.key in query.keys else []
+
+
+def newest(fires: Iterable[FireRecord], query: FireQuery) -> list[FireRecord]:
+    matching = [fire for fire in fires if matches(fire, query)]
+    return sorted(matching, key=by_due, reverse=True)[: query.limit]
 
 
 def matches(fire: FireRecord, query: FireQuery) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any, get_type_hints
@@ -81,6 +82,25 @@ def _remember(known: dict[Any, Any], key: Any, value: Any) -> None:
     if len(known) >= MOST_KEPT:
         known.clear()
     known[key] = value
+
+
+class KnownJobs:
+    """Jobs as they were read last, by id: a row that has not changed is the same object again. For those who read all
+    jobs every few seconds, and must see quickly what is new."""
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        self._most = most
+        self._rows: dict[str, tuple[Any, JobRecord]] = {}
+
+    def record(self, id: str, row: Any, read: Callable[[Any], JobRecord]) -> JobRecord:
+        known = self._rows.get(id)
+        if known is not None and known[0] == row:
+            return known[1]
+        if len(self._rows) >= self._most:
+            self._rows.clear()
+        record = read(row)
+        self._rows[id] = row, record
+        return record
 
 
 # --- others -------------------------------------------------------------------------------------------------

@@ -441,6 +441,8 @@ class Comparison:
             number = len(self.operations)
             page = JobPage(1 + number % 4, ("", "j1", "j3")[number % 3], ("", "J")[number % 2])
             await self.ask("jobs", None, page)
+            some = (*list(self._fires)[number % 3 :: 3][:5], "nothing")
+            await self.ask("find_fires", FireQuery(keys=some, states=((), (State.RUNNING,))[number % 2]))
         elif what == 2:
             await self.ask("history", chance.choice([*JOBS, "nothing"]))
         else:

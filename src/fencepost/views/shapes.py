@@ -5,7 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from fencepost.model import Attempt, FireRecord, Gap, JobEvent, JobRecord, Origin, job_to_json
+from fencepost.model import (
+    Attempt,
+    FireRecord,
+    Gap,
+    JobEvent,
+    JobRecord,
+    LastRun,
+    Origin,
+    error_line,
+    job_to_json,
+)
 from fencepost.triggers import Trigger, iso
 
 Shape = dict[str, Any]
@@ -16,6 +26,7 @@ def time(moment: datetime | None) -> str | None:
 
 
 def fire_shape(fire: FireRecord) -> Shape:
+    """For lists and events: of errors their last lines."""
     return {
         "key": fire.key,
         "job_id": fire.job_id,
@@ -34,7 +45,9 @@ def fire_shape(fire: FireRecord) -> Shape:
         "not_before": time(fire.not_before),
         "started_at": time(fire.started_at),
         "finished_at": time(fire.finished_at),
-        "error": fire.error,
+        "error": error_line(fire.error),
+        "error_line": error_line(fire.error),
+        "late_seconds": late_seconds(fire.due_at, _first_start(fire)),
         "by": fire.by or None,
         "asked_by": fire.by or None,
         "asked_at": None if fire.scheduled else iso(fire.due_at),
@@ -47,16 +60,28 @@ def fire_shape(fire: FireRecord) -> Shape:
     }
 
 
+def _first_start(fire: FireRecord) -> datetime | None:
+    return fire.attempts[0].started_at if fire.attempts else fire.started_at
+
+
 def whole_fire_shape(fire: FireRecord) -> Shape:
     """With what only `show` shows."""
     progress = None if fire.progress is None else dict(fire.progress)
     return {
         **fire_shape(fire),
+        "error": fire.error,
+        "attempts": [_attempt(attempt, fire) for attempt in fire.attempts],
         "checkpoint": fire.checkpoint,
         "progress": progress,
         "output": fire.output,
         "result": fire.result,
     }
+
+
+def _attempt(attempt: Attempt, fire: FireRecord) -> Shape:
+    """With all of its error, unless that is the fire's own."""
+    shape = attempt_shape(attempt)
+    return shape if attempt.error == fire.error else {**shape, "error": attempt.error}
 
 
 def attempt_shape(attempt: Attempt) -> Shape:
@@ -66,8 +91,30 @@ def attempt_shape(attempt: Attempt) -> Shape:
         "started_at": iso(attempt.started_at),
         "finished_at": iso(attempt.finished_at),
         "outcome": attempt.outcome,
-        "error": attempt.error,
+        "error": error_line(attempt.error),
     }
+
+
+def run_shape(run: LastRun | None) -> Shape | None:
+    """Of a job's last run."""
+    if run is None:
+        return None
+    return {
+        "key": run.key,
+        "state": run.state.value,
+        "reason": run.reason,
+        "due_at": iso(run.due_at),
+        "started_at": iso(run.started_at),
+        "finished_at": iso(run.finished_at),
+        "replica": run.replica,
+        "late_seconds": late_seconds(run.due_at, run.started_at),
+        "error_line": run.error_line,
+    }
+
+
+def late_seconds(due_at: datetime, started_at: datetime | None) -> float | None:
+    """From due to started; None: it has not started."""
+    return None if started_at is None else max(0.0, (started_at - due_at).total_seconds())
 
 
 def pause_shape(gap: Gap | None) -> Shape | None:

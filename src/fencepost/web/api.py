@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,10 +11,12 @@ from starlette.responses import Response
 
 from fencepost.errors import Conflict, UsageError
 from fencepost.handle import Handle
+from fencepost.insight.board import Entry
+from fencepost.insight.cluster import cluster_of
+from fencepost.insight.pages import page_of_jobs
 from fencepost.model import FireRecord, JobRecord, State
-from fencepost.store.base import FireQuery, Store
+from fencepost.store.base import FireQuery, JobPage, Store
 from fencepost.triggers import from_iso, iso
-from fencepost.views.overview import overview
 from fencepost.views.shapes import definition_shape, event_shape, fire_shape, pause_shape, whole_fire_shape
 from fencepost.views.times import ago, ahead
 from fencepost.web import models
@@ -21,9 +24,10 @@ from fencepost.web.endpoint import Call, Endpoint, Shape, no_fire, no_job
 from fencepost.web.health import livez, readyz, scheduler_status
 from fencepost.web.history import history
 from fencepost.web.listener import Listener
+from fencepost.web.prepared import Prepared
 from fencepost.web.problems import Problem
 from fencepost.web.sse import EventStream
-from fencepost.web.visible import visible
+from fencepost.web.visible import seen
 
 DEEPEST = 10_000
 """Fires due at one and the same instant that a cursor can point into."""
@@ -33,37 +37,44 @@ INSTANT = timedelta(microseconds=1)
 # --- looking ------------------------------------------------------------------------------------------
 
 
-async def status(call: Call) -> Shape:
+async def status(call: Call) -> Prepared:
     """Who leads, who takes part, how each job stands."""
-    found, _ = await call.web.desk.look(lambda store: overview(store, call.web.scheduler.store_name))
-    return visible(found, call.caller)
+    name, reader = call.web.scheduler.store_name, call.web.scheduler.reader
+
+    async def look(_: Store) -> Prepared:
+        reading = seen(await reader.everything(), call.caller)
+        return await prepared(reading.head(name), "jobs", reading.entries)
+
+    return await call.web.desk.share(("status", call.caller.jobs), look)
 
 
-async def jobs(call: Call) -> Shape:
+async def jobs(call: Call) -> Prepared:
     """The jobs by id, a page at a time."""
     asked: models.JobsAsked = call.query
-    found = (await status(call))["jobs"]
-    chosen = [
-        job
-        for job in found
-        if (asked.q is None or asked.q.lower() in job["id"].lower())
-        and (not asked.state or not set(asked.state).isdisjoint(job["states"]))
-        and (asked.cursor is None or job["id"] > asked.cursor)
-    ]
-    page = chosen[: asked.limit]
-    return {"items": page, "next": page[-1]["id"] if len(chosen) > len(page) else None}
+    reader = call.web.scheduler.reader
+
+    async def look(store: Store) -> Prepared:
+        page = JobPage(asked.limit, asked.cursor or "", asked.q or "")
+        some, next = await page_of_jobs(reader, store, page, wanted if chosen else None)
+        return await prepared({"next": next}, "items", some)
+
+    def wanted(entry: Entry) -> bool:
+        fits = not asked.state or not set(asked.state).isdisjoint(entry.states)
+        return fits and call.caller.sees(entry.record.id)
+
+    chosen = bool(asked.state or call.caller.jobs)
+    return await call.web.desk.share(("jobs", call.caller.jobs, asked.model_dump_json()), look)
 
 
 async def job(call: Call) -> Shape:
     """One job: its definition, how it stands, its history."""
-    id = call.path["id"]
+    id, reader = call.path["id"], call.web.scheduler.reader
 
     async def look(store: Store) -> Shape:
         record = await _job(store, id)
-        found, _ = await overview(store, call.web.scheduler.store_name)
-        state: Shape = next((each for each in found["jobs"] if each["id"] == id), {})
+        [entry] = await reader.board.entries(store, await reader.cluster(), [record])
         history = [event_shape(event) for event in await store.history(id)]
-        return {**definition_shape(record), **state, "history": history}
+        return {**definition_shape(record), **entry.shape, "history": history}
 
     return await call.web.desk.look(look)
 
@@ -99,8 +110,11 @@ async def fire(call: Call) -> Shape:
 
 async def replicas(call: Call) -> Shape:
     """Who takes part, and who leads."""
-    found = await status(call)
-    return {"now": found["now"], "leader": found["leader"], "items": found["replicas"]}
+    if call.caller.jobs:
+        cluster = seen(await call.web.desk.everything(), call.caller).cluster
+    else:
+        cluster = await call.web.desk.share("cluster", cluster_of)
+    return {"now": iso(cluster.now), "leader": cluster.leader(), "items": cluster.replicas()}
 
 
 async def events(call: Call) -> Response:
@@ -135,7 +149,7 @@ async def trigger(call: Call) -> Shape:
             by=call.caller.name,
         )
 
-    return await call.web.desk.look(act)
+    return await call.web.desk.act(act)
 
 
 async def pause(call: Call) -> Shape:
@@ -148,7 +162,7 @@ async def pause(call: Call) -> Shape:
         record = await call.web.scheduler.do_change(id, "pause", asked.reason, until, by=call.caller.name)
         return {"job_id": id, "paused": pause_shape(record.pauses[-1])}
 
-    return await call.web.desk.look(act)
+    return await call.web.desk.act(act)
 
 
 async def resume(call: Call) -> Shape:
@@ -160,7 +174,7 @@ async def resume(call: Call) -> Shape:
         await call.web.scheduler.do_change(id, "resume", by=call.caller.name)
         return {"job_id": id, "paused": None}
 
-    return await call.web.desk.look(act)
+    return await call.web.desk.act(act)
 
 
 async def cancel(call: Call) -> Shape:
@@ -176,7 +190,7 @@ async def cancel(call: Call) -> Shape:
         except UsageError as error:  # it is planned, and not due
             raise Problem(409, str(error)) from None
 
-    return await call.web.desk.look(act)
+    return await call.web.desk.act(act)
 
 
 async def retry(call: Call) -> Shape:
@@ -190,7 +204,7 @@ async def retry(call: Call) -> Shape:
         asked = {"again": call.body.again, "idempotency_key": name, "by": call.caller.name}
         return await _told(call.web.scheduler.do_retry(key, **asked))
 
-    return await call.web.desk.look(act)
+    return await call.web.desk.act(act)
 
 
 # --- for platforms, and for the seed systems ------------------------------------------------------------
@@ -260,6 +274,11 @@ ENDPOINTS = (
 
 
 # --- helpers ------------------------------------------------------------------------------------------
+
+
+async def prepared(head: Shape, name: str, entries: Sequence[Entry]) -> Prepared:
+    """On another thread: thousands of jobs are megabytes."""
+    return await asyncio.to_thread(Prepared, head, name, [entry.text for entry in entries])
 
 
 async def _job(store: Store, id: str) -> JobRecord:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -17,9 +18,11 @@ from starlette.types import Receive, Scope, Send
 
 from fencepost.access import Caller
 from fencepost.errors import ConfigurationError, UsageError
+from fencepost.events import Event
 from fencepost.web.access_log import AccessLog
 from fencepost.web.api import ENDPOINTS
 from fencepost.web.auth import Authorize, Doorkeeper
+from fencepost.web.compression import Compression
 from fencepost.web.desk import PATIENCE, Desk
 from fencepost.web.endpoint import Endpoint, Shape, is_known, no_job, tagged
 from fencepost.web.feed import Feed
@@ -55,13 +58,17 @@ class WebApp:
         self.doorkeeper = Doorkeeper(scheduler.settings, authorize)
         self.access_log = AccessLog(self.doorkeeper.proxies)
         scheduler.events.subscribe(self.feed.heard)
+        scheduler.events.subscribe(self._heard)
         self._app = Starlette(
             routes=[
                 *(Route(each.path, self._answering(each), methods=[each.method]) for each in ENDPOINTS),
                 Route("/api/v1/openapi.json", self._openapi),
                 Route(f"/{WIDGET}", self._widget),
             ],
-            middleware=[Middleware(Gate, doorkeeper=self.doorkeeper, access_log=self.access_log)],
+            middleware=[
+                Middleware(Compression),
+                Middleware(Gate, doorkeeper=self.doorkeeper, access_log=self.access_log),
+            ],
             exception_handlers=HANDLED,
             lifespan=self.lifespan,
         )
@@ -95,12 +102,26 @@ class WebApp:
         finally:
             await self.scheduler.stop()
 
+    def _heard(self, event: Event) -> None:
+        """Read now and then from the start on: a process that nobody has asked yet answers, too, when the store is
+        down."""
+        if event.kind == "replica.joined":
+            self.scheduler.reader.keep_up()
+
+    def pipelines(self) -> list[str]:
+        """The ids of those declared here."""
+        if "fencepost.pipeline.pipeline" not in sys.modules:
+            return []
+        from fencepost.pipeline.status import declared_pipelines
+
+        return declared_pipelines(self.scheduler)
+
     async def pipeline_status(
         self, job_id: str | None, patience: float = PATIENCE, caller: Caller = EVERYBODY
     ) -> Shape:
         """Raises 404 where there is no such pipeline."""
         try:
-            from fencepost.pipeline.status import declared_pipelines, pipeline_status
+            from fencepost.pipeline.status import declared_pipelines, stored_status
         except ModuleNotFoundError as error:
             raise Problem(404, f"pipelines need {error.name!r}: `pip install 'fencepost[http]'`") from None
         if caller.jobs:
@@ -111,7 +132,9 @@ class WebApp:
             if not caller.sees(job_id):
                 raise no_job(job_id)
         try:
-            found: Shape = await self.desk.do(lambda: pipeline_status(self.scheduler, job_id), patience)
+            found: Shape = await self.desk.share(
+                ("pipeline", job_id), lambda store: stored_status(self.scheduler, store, job_id), patience
+            )
         except UsageError as error:
             # The error's own words name jobs that are spelled alike.
             raise no_job(job_id) if caller.jobs and job_id else Problem(404, str(error)) from None

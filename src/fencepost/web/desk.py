@@ -1,13 +1,15 @@
-"""The one way from the server's event loop to the store: through the control thread, bounded in number and in time."""
+"""The one way from the server's event loop to the store, bounded in number and in time: through the read side to look,
+through the control thread to act."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from typing import Any, TypeVar
 
 from fencepost.errors import StoreUnavailable
+from fencepost.insight.board import Reading
 from fencepost.scheduler import Scheduler
 from fencepost.store.base import Store
 from fencepost.web.problems import Problem
@@ -37,12 +39,27 @@ class Desk:
         self._complained = False
 
     async def look(self, work: Callable[[Store], Awaitable[T]], patience: float = PATIENCE) -> T:
-        """Do this with the store, on the control loop."""
-        return await self.do(lambda: self.scheduler.do_look(work), patience)
+        """Read this from the store, away from the control loop."""
+        return await self._in_time(lambda: self.scheduler.reader.ask(work), patience)
 
-    async def do(self, work: Callable[[], Coroutine[Any, Any, T]], patience: float = PATIENCE) -> T:
-        """Do this on the control loop. What has not ended in time is given up; as with every store that does not
-        answer, it may have been done all the same."""
+    async def share(
+        self, what: Hashable, work: Callable[[Store], Coroutine[Any, Any, T]], patience: float = PATIENCE
+    ) -> T:
+        """The same, once for all who ask for it within a second."""
+        return await self._in_time(lambda: self.scheduler.reader.shared(what, work), patience)
+
+    async def everything(self, patience: float = PATIENCE) -> Reading:
+        return await self._in_time(self.scheduler.reader.everything, patience)
+
+    async def act(self, work: Callable[[Store], Awaitable[T]], patience: float = PATIENCE) -> T:
+        """Change something, on the control loop; who asks afterwards sees it. What has not ended in time is given up;
+        as with every store that does not answer, it may have been done all the same."""
+        try:
+            return await self._in_time(lambda: self.scheduler.ask(self.scheduler.do_look(work)), patience)
+        finally:
+            self.scheduler.reader.forget()
+
+    async def _in_time(self, work: Callable[[], Coroutine[Any, Any, T]], patience: float) -> T:
         self._check_started()
         if self._waiting >= MOST_QUESTIONS:
             raise StoreUnavailable(f"{self._waiting} requests wait for the store; try again")
@@ -50,7 +67,7 @@ class Desk:
             patience = min(patience, PATIENCE_WHEN_LOST)
         self._waiting += 1
         try:
-            return await asyncio.wait_for(self.scheduler.ask(work()), patience)
+            return await asyncio.wait_for(work(), patience)
         except TimeoutError:
             raise StoreUnavailable(f"the store has not answered within {patience:g} s; try again") from None
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,14 +18,13 @@ from fencepost.values import json_text
 from fencepost.web.access_log import CALLER
 from fencepost.web.gate import PROBES
 from fencepost.web.models import ID, KEY
+from fencepost.web.prepared import Prepared
 from fencepost.web.problems import Problem
 
 if TYPE_CHECKING:
     from fencepost.web.app import WebApp
 
 Shape = dict[str, Any]
-
-CLOCKS = ("now", "renewed_at")
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Call:
 class Endpoint:
     method: str
     path: str
-    answer: Callable[[Call], Awaitable[Shape | Response]]
+    answer: Callable[[Call], Awaitable[Shape | Prepared | Response]]
     gives: type[BaseModel]
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
@@ -81,6 +79,8 @@ class Endpoint:
             fire = reply.get("key") if isinstance(reply, dict) else None
             job_id = job_of(fire) if fire else request.path_params["id"]
             web.access_log.acted(request, self.answer.__name__, job_id, fire)
+        if isinstance(reply, Prepared):
+            return reply.response(request)
         if isinstance(reply, Response):
             return reply
         return tagged(request, reply) if self.method == "GET" else JsonAnswer(reply, self.status)
@@ -118,31 +118,8 @@ _NAMED: Mapping[str, tuple[str, Callable[[str], Problem], Callable[[str], str]]]
 
 
 def tagged(request: Request, shape: Shape) -> Response:
-    """With an ETag, or 304. Times that pass by themselves count as no change: the tag is weak."""
-    text = json.dumps(_without_clocks(shape), sort_keys=True)
-    headers = {
-        "ETag": f'W/"{hashlib.sha256(text.encode()).hexdigest()[:32]}"',
-        "Cache-Control": "private, no-cache",
-    }
-    if is_known(request, headers["ETag"]):
-        return Response(status_code=304, headers=headers)
-    return JsonAnswer(shape, headers=headers)
-
-
-def _without_clocks(shape: Shape) -> Shape:
-    """Without the store's time, and when it last heard of each replica."""
-    lasting = {name: value for name, value in shape.items() if name not in CLOCKS}
-    for name in lasting.keys() & {"replicas", "items"}:
-        lasting[name] = [_without_clocks(each) for each in lasting[name]]
-    return lasting
-
-
-def is_known(request: Request, etag: str) -> bool:
-    """Whether the client has what it would get. `If-None-Match` may be a list, and compares weakly: with or without
-    `W/`, which proxies that compress add."""
-    given = ",".join(request.headers.getlist("if-none-match"))
-    known = {tag.strip().removeprefix("W/") for tag in given.split(",")}
-    return "*" in known or etag.removeprefix("W/") in known
+    """With an ETag, or 304."""
+    return Prepared(shape).response(request)
 
 
 class JsonAnswer(JSONResponse):

@@ -22,6 +22,7 @@ from typing import Any
 
 from fencepost.errors import FencepostError
 from fencepost.events import Event
+from fencepost.insight.cluster import standing_of
 from fencepost.model import FireRecord, JobEvent, State
 from fencepost.recurring import RecurringErrors
 from fencepost.store.base import FireQuery, Roster, Store
@@ -255,8 +256,9 @@ async def _glance(store: Store, memory: Memory | None, named: set[str]) -> Glanc
     found = {fire.key: fire for fire in (*recent, *live)}
     known = [key for key, fire in memory.fires.items() if not fire.state.final] if memory else []
     wanted = [key for key in dict.fromkeys((*named, *known)) if key not in found]
-    for key in wanted[:MOST_BY_KEY]:
-        found |= {fire.key: fire for fire in await store.find_fires(FireQuery(key=key))}
+    if wanted:
+        some = FireQuery(keys=tuple(wanted[:MOST_BY_KEY]), limit=MOST_BY_KEY)
+        found |= {fire.key: fire for fire in await store.find_fires(some)}
     # Newest first: where there is no room for all of the overlap, what fell due since the last look still is.
     reaches = len(recent) < MOST_ROWS or recent[-1].due_at < since
     whole = reaches and len(live) < MOST_ROWS and len(wanted) <= MOST_BY_KEY
@@ -270,14 +272,7 @@ def _remembered(glance: Glance) -> Memory:
         roster.now,
         {fire.key: fire for fire in glance.fires},
         glance.jobs,
-        {
-            replica.id: "overdue"
-            if replica.id in roster.overdue
-            else "draining"
-            if replica.draining
-            else "alive"
-            for replica in roster.replicas
-        },
+        {replica.id: standing_of(replica, roster) for replica in roster.replicas},
         (roster.leader.holder, roster.leader.term),
     )
 

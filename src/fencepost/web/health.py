@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, Response
 
 from fencepost.errors import FencepostError
+from fencepost.insight.board import Reading
 from fencepost.model import job_of
-from fencepost.views.overview import overview
+from fencepost.triggers import iso
 from fencepost.web.probe import PATIENCE
 from fencepost.web.problems import Problem
-from fencepost.web.visible import visible
+from fencepost.web.visible import seen
 
 if TYPE_CHECKING:
     from fencepost.web.app import WebApp
@@ -51,16 +51,15 @@ async def readyz(call: Call) -> Response:
 
 
 async def scheduler_status(call: Call) -> Shape:
-    """How this process and the cluster stand; answers also while the store does not."""
+    """How this process and the cluster stand; answers also while the store does not, with what was read last."""
     web, replica = call.web, call.web.scheduler.replica
     reason = await unready(web)
-    name = web.scheduler.store_name
+    answers = reason != "store_lost"  # a shared reading may be a second older than that
     try:
-        whole, _ = await web.desk.look(lambda store: overview(store, name), PATIENCE)
+        whole: Reading | None = await web.desk.everything(PATIENCE)
     except (FencepostError, Problem):
-        found = None
-    else:
-        found = visible(whole, call.caller)
+        whole, answers = web.scheduler.reader.last, False
+    reading = seen(whole, call.caller) if whole else None
     runs = [key for key in replica.runs if call.caller.sees(job_of(key))] if replica else []
     return {
         "ready": reason is None,
@@ -68,9 +67,10 @@ async def scheduler_status(call: Call) -> Shape:
         "replica": replica.id if replica else None,
         "is_leader": replica is not None and replica.term() is not None,
         "running": len(runs),
-        "store": name,
-        "store_answers": found is not None,
-        "leader": found["leader"] if found else None,
-        "replicas": found["replicas"] if found else [],
-        "jobs": dict(Counter(job["state"] for job in found["jobs"])) if found else {},
+        "store": web.scheduler.store_name,
+        "store_answers": answers,
+        "as_of": iso(reading.now) if reading else None,
+        "leader": reading.cluster.leader() if reading else None,
+        "replicas": reading.cluster.replicas() if reading else [],
+        "jobs": dict(reading.jobs_by_state()) if reading else {},
     }

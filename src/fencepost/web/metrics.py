@@ -7,12 +7,14 @@ ids are labels, except the names of jobs, and of those a bounded number.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import Metric
 from starlette.responses import Response
 
 from fencepost._version import __version__
@@ -20,10 +22,10 @@ from fencepost.access import Caller
 from fencepost.clock import Clock, SystemClock
 from fencepost.errors import FencepostError
 from fencepost.events import Event
+from fencepost.insight.board import Reading
 from fencepost.model import FireRecord
 from fencepost.store.base import Store
 from fencepost.triggers import from_iso
-from fencepost.views.overview import overview
 from fencepost.views.shapes import Shape
 from fencepost.web.health import unready
 from fencepost.web.problems import Problem
@@ -32,9 +34,8 @@ from fencepost.web.visible import VisibleMetrics
 if TYPE_CHECKING:
     from fencepost.web.app import WebApp
 
-MOST_JOBS = 1_000
-"""Jobs with labels of their own; the others share one."""
 OTHERS = "(others)"
+MOST_PIPELINES = 50
 PATIENCE = 2.0
 OUTCOMES = ("succeeded", "failed", "cancelled", "lost", "skipped", "missed")
 OPERATIONS = (
@@ -64,11 +65,11 @@ class Metrics:
         self._web = web
         self._clock = clock or SystemClock()
         self._names: set[str] = set()
+        self._most_jobs = web.scheduler.settings.metrics_jobs
+        """Jobs with labels of their own; the others share one."""
         self._started: dict[str, float] = {}
         """Steady time at which the bodies that run here began."""
-        self._rows: dict[str, tuple[str, int]] = {}
-        """Per job the last row closed without a start, and how much of it is counted: rows grow."""
-        self.registry = CollectorRegistry()
+        self.registry = Registry()
         self._define()
         web.scheduler.events.subscribe(self.heard)
         web.scheduler.watch_store(self.observe)
@@ -83,7 +84,18 @@ class Metrics:
             "run_duration_seconds", "From start to end.", job, buckets=DURATIONS, **registry
         )
         self._delay = Histogram(
-            "run_start_delay_seconds", "From due to started.", job, buckets=DELAYS, **registry
+            "run_start_delay_seconds",
+            "From due, or from its turn, to started.",
+            job,
+            buckets=DELAYS,
+            **registry,
+        )
+        self._queued = Histogram(
+            "run_queued_seconds",
+            "From due until the run before it ended.",
+            job,
+            buckets=DURATIONS,
+            **registry,
         )
         self._retries = Counter("retries", "Attempts that will be repeated.", job, **registry)
         self._misfires = Counter("misfires", "Fires missed, by why.", ["policy"], **registry)
@@ -102,16 +114,18 @@ class Metrics:
         self._skew = Gauge("clock_skew_seconds", "This machine's clock less the store's.", **registry)
         self._jobs = Gauge("jobs", "Jobs by state.", ["state"], **registry)
         self._replicas = Gauge("replicas", "Replicas by state.", ["state"], **registry)
-        self._blocking = Gauge("blocking_active", "1 while a pipeline blocks the application.", **registry)
+        self._blocking = Gauge(
+            "blocking_active", "1 while this pipeline blocks the application.", job, **registry
+        )
         self._last_success = Gauge(
             "job_last_success_timestamp_seconds",
-            "End of the last run, if it succeeded.",
+            "End of the last run that succeeded.",
             job,
             **registry,
         )
         self._next_run = Gauge("job_next_run_timestamp_seconds", "The next scheduled fire.", job, **registry)
         self._data_updated = Gauge(
-            "data_updated_timestamp_seconds", "When the pipeline last succeeded.", **registry
+            "data_updated_timestamp_seconds", "When this pipeline last succeeded.", job, **registry
         )
 
     # --- counting, on the control thread ---------------------------------------------------------------------
@@ -123,9 +137,9 @@ class Metrics:
             return
         name, fire = self._name(event.fire.job_id), event.fire
         if event.kind == "started":
-            self._begun(name, fire)
+            self._begun(name, fire, event.queued)
         elif event.kind in OUTCOMES:
-            self._ended(name, fire, event.kind)
+            self._ended(name, fire, event.kind, event.count)
         elif event.kind == "retrying":
             self._retries.labels(name).inc()
             self._took(name, fire)
@@ -137,14 +151,16 @@ class Metrics:
             self._claims.labels("fenced").inc()
             self._started.pop(fire.key, None)
 
-    def _begun(self, name: str, fire: FireRecord) -> None:
+    def _begun(self, name: str, fire: FireRecord, queued: float) -> None:
         self._claims.labels("claimed").inc()
         self._started[fire.key] = self._clock.steady()
         if fire.started_at is not None and fire.attempt == 1:
-            self._delay.labels(name).observe(max(0.0, (fire.started_at - fire.due_at).total_seconds()))
+            delay = (fire.started_at - fire.due_at).total_seconds()
+            self._delay.labels(name).observe(max(0.0, delay - queued))
+            if queued:
+                self._queued.labels(name).observe(queued)
 
-    def _ended(self, name: str, fire: FireRecord, outcome: str) -> None:
-        count = self._new_of(fire) if outcome in ("skipped", "missed") else fire.count
+    def _ended(self, name: str, fire: FireRecord, outcome: str, count: int) -> None:
         self._runs.labels(name, outcome).inc(count)
         if outcome == "skipped":
             self._skips.labels(fire.reason or "").inc(count)
@@ -158,13 +174,8 @@ class Metrics:
         if begun is not None:
             self._duration.labels(name).observe(self._clock.steady() - begun)
 
-    def _new_of(self, fire: FireRecord) -> int:
-        key, counted = self._rows.get(fire.job_id, ("", 0))
-        self._rows[fire.job_id] = fire.key, fire.count
-        return max(0, fire.count - counted) if key == fire.key else fire.count
-
     def _name(self, job_id: str) -> str:
-        if job_id in self._names or len(self._names) < MOST_JOBS:
+        if job_id in self._names or len(self._names) < self._most_jobs:
             self._names.add(job_id)
             return job_id
         return OTHERS
@@ -198,7 +209,7 @@ class Metrics:
     async def scrape(self, caller: Caller) -> Response:
         """Without the store what it would have said is left out; the rest is told all the same."""
         is_ready = await unready(self._web) is None
-        found, pipeline = await self._stored(), await self._pipeline()
+        found, pipelines = await self._stored(), await self._pipelines()
         replica = self._web.scheduler.replica
         self._ready.set(is_ready)
         self._in_progress.set(len(replica.runs) if replica else 0)
@@ -206,43 +217,51 @@ class Metrics:
         if replica is not None:
             for loop in replica.loops:
                 self._degraded.labels(loop.name).set(loop.name in replica.degraded_loops)
-        for gauge in (self._jobs, self._replicas, self._next_run, self._last_success):
+        from_store = (self._jobs, self._replicas, self._next_run, self._last_success, self._blocking)
+        for gauge in (*from_store, self._data_updated):
             gauge.clear()
         if found is not None:
             self._show(found)
-        self._blocking.set(bool(pipeline and pipeline["blocking_maintenance"]))
-        if pipeline and pipeline["data_updated_at"]:
-            self._data_updated.set(from_iso(pipeline["data_updated_at"]).timestamp())
+        for id, pipeline in pipelines.items():
+            self._blocking.labels(id).set(bool(pipeline["blocking_maintenance"]))
+            if pipeline["data_updated_at"]:
+                self._data_updated.labels(id).set(from_iso(pipeline["data_updated_at"]).timestamp())
         text = generate_latest(VisibleMetrics(self.registry, caller))
         return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    def _show(self, found: Shape) -> None:
-        for state, number in Tally(job["state"] for job in found["jobs"]).items():
+    def _show(self, reading: Reading) -> None:
+        self._skew.set((self._clock.wall() - reading.now).total_seconds())
+        for state, number in reading.jobs_by_state().items():
             self._jobs.labels(state).set(number)
-        for state, number in Tally(replica["state"] for replica in found["replicas"]).items():
+        for state, number in Tally(reading.cluster.standing.values()).items():
             self._replicas.labels(state).set(number)
-        for job in found["jobs"][:MOST_JOBS]:
-            if job["next_run_at"]:
-                self._next_run.labels(job["id"]).set(from_iso(job["next_run_at"]).timestamp())
-            last = job["last"]
-            if last and last["state"] == "succeeded" and last["finished_at"]:
-                self._last_success.labels(job["id"]).set(from_iso(last["finished_at"]).timestamp())
+        for entry in reading.entries[: self._most_jobs]:
+            if entry.next_run_at is not None:
+                self._next_run.labels(entry.record.id).set(entry.next_run_at.timestamp())
+            if entry.record.last_success_at is not None:
+                self._last_success.labels(entry.record.id).set(entry.record.last_success_at.timestamp())
 
-    async def _stored(self) -> Shape | None:
-        name = self._web.scheduler.store_name
-
-        async def look(store: Store) -> Shape:
-            found, now = await overview(store, name)
-            self._skew.set((self._clock.wall() - now).total_seconds())
-            return found
-
+    async def _stored(self) -> Reading | None:
         try:
-            return await self._web.desk.look(look, PATIENCE)
+            return await self._web.desk.everything(PATIENCE)
         except (FencepostError, Problem):
             return None
 
-    async def _pipeline(self) -> Shape | None:
-        try:
-            return await self._web.pipeline_status(None, PATIENCE)
-        except (FencepostError, Problem):  # there is none, or the store does not answer
-            return None
+    async def _pipelines(self) -> dict[str, Shape]:
+        """Those declared here, by id."""
+        found: dict[str, Shape] = {}
+        for id in self._web.pipelines()[:MOST_PIPELINES]:
+            with suppress(
+                FencepostError, Problem
+            ):  # it has not been stored yet, or the store does not answer
+                found[id] = await self._web.pipeline_status(id, PATIENCE)
+        return found
+
+
+class Registry(CollectorRegistry):
+    """Without `_created`: it doubles the series, and nobody looks at when a counter began."""
+
+    def collect(self) -> Iterator[Metric]:
+        for family in super().collect():
+            family.samples = [each for each in family.samples if not each.name.endswith("_created")]
+            yield family

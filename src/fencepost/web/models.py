@@ -147,7 +147,9 @@ class Fire(Answer):
     not_before: Time | None
     started_at: Time | None
     finished_at: Time | None
-    error: str | None
+    error: str | None = Field(description="In lists and events its last line; one fire has all of it.")
+    error_line: str | None = Field(description="Of a traceback: the exception.")
+    late_seconds: float | None = Field(description="From due to its first start.")
     by: str | None
     asked_by: str | None = Field(description="Who triggered or retried it; the same as `by`.")
     asked_at: Time | None = Field(description="When it was triggered or retried; null: it is scheduled.")
@@ -233,6 +235,14 @@ class Conflict(Answer):
     origin: Origin | None
 
 
+class Run(Outcome):
+    started_at: Time
+    finished_at: Time
+    replica: str
+    late_seconds: float = Field(description="From due to started.")
+    error_line: str | None
+
+
 class Job(Answer):
     id: str
     task: str
@@ -243,7 +253,10 @@ class Job(Answer):
     orphaned: bool
     orphaned_since: Time | None
     active: list[ActiveFire]
-    last: Outcome | None
+    last: Outcome | None = Field(description="Its newest fire that has ended, whether it ran or not.")
+    last_run: Run | None = Field(description="Its run that ended last.")
+    last_success_at: Time | None
+    failures_in_a_row: Number = Field(description="Runs that failed or were lost since the last success.")
     next_run_at: Time | None
     execute_on: Literal["any", "leader"]
     source: Literal["code", "api"] = Field(description="Code declares it, or it was made by hand.")
@@ -300,6 +313,7 @@ class Status(Answer):
     now: Time
     leader: Leader | None
     replicas: list[Replica]
+    more_jobs: bool = Field(description="There are more than are listed here: `/api/v1/jobs` has them all.")
     jobs: list[Job]
 
 

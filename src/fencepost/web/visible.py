@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from fencepost.access import Caller
-from fencepost.model import job_of
-from fencepost.views.shapes import Shape
+from fencepost.insight.board import Reading
+from fencepost.insight.cluster import Cluster
+from fencepost.model import changed, job_of
 
 ABOUT_NO_JOB = frozenset(
     {
@@ -27,21 +29,29 @@ ABOUT_NO_JOB = frozenset(
 """Metrics that are the same whatever jobs there are. Of all others only series with the name of a job are shown."""
 
 
-def visible(found: Shape, caller: Caller) -> Shape:
-    """Of `status`: the jobs, and what the replicas say of them."""
+def seen(reading: Reading, caller: Caller) -> Reading:
+    """The jobs, and what the replicas say of them."""
     if not caller.jobs:
-        return found
-    jobs = [job for job in found["jobs"] if caller.sees(job["id"])]
-    tasks = {job["task"] for job in jobs}
-    replicas = [
-        {
-            **replica,
-            "running": [key for key in replica["running"] if caller.sees(job_of(key))],
-            "tasks": [task for task in replica["tasks"] if task in tasks],
-        }
-        for replica in found["replicas"]
-    ]
-    return {**found, "jobs": jobs, "replicas": replicas}
+        return reading
+    entries = [entry for entry in reading.entries if caller.sees(entry.record.id)]
+    tasks = {entry.record.job.target for entry in entries}
+    return Reading(_cluster(reading.cluster, caller, tasks), entries, reading.more)
+
+
+def _cluster(cluster: Cluster, caller: Caller, tasks: Set[str]) -> Cluster:
+    def of(keys: Sequence[str]) -> tuple[str, ...]:
+        return tuple(key for key in keys if caller.sees(job_of(key)))
+
+    replicas = tuple(
+        changed(
+            replica,
+            targets=tuple(task for task in replica.targets if task in tasks),
+            lingering=of(replica.lingering),
+        )
+        for replica in cluster.roster.replicas
+    )
+    running = {replica: of(keys) for replica, keys in cluster.running.items()}
+    return replace(cluster, roster=replace(cluster.roster, replicas=replicas), running=running)
 
 
 class VisibleMetrics(CollectorRegistry):

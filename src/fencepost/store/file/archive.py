@@ -73,7 +73,11 @@ class Archive:
     def complete(self, query: FireQuery, recent: Sequence[FireRecord]) -> list[FireRecord]:
         """What was found in memory together with what was moved out, newest first."""
         found = list(recent)
-        if query.key is not None or (query.states and not any(state.final for state in query.states)):
+        if (
+            query.key is not None
+            or query.keys
+            or (query.states and not any(state.final for state in query.states))
+        ):
             return found
         known = {fire.key for fire in found}
         for name, day in sorted(self.days.items(), key=lambda item: item[1].newest_due, reverse=True):

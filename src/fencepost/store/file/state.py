@@ -20,7 +20,7 @@ from fencepost.store.base import FireQuery
 from fencepost.store.codec import from_json, micros, moment, ticks, to_json, when
 from fencepost.store.file.archive import Archive
 from fencepost.store.rows import TargetRecord
-from fencepost.store.state import StoreState, matches
+from fencepost.store.state import StoreState, keys_of, newest
 
 Change = list[Json]
 """What kind of row, which one, and its fields that are new."""
@@ -114,10 +114,11 @@ class LoggedState(StoreState):
 
     def find_recent(self, at: Moment, query: FireQuery) -> tuple[list[FireRecord], Archive]:
         """What is at hand, and where the rest is. The archive can be searched without the lock."""
-        if query.key is None:
+        keys = keys_of(query)
+        if keys is None:
             return self.select_fires(query), self.archive
-        found = self.fire(query.key)
-        return [found] if found and matches(found, query) else [], Archive(self.archive.folder)
+        found = filter(None, map(self.fire, keys))
+        return newest(found, query), Archive(self.archive.folder)
 
     def to_move_out(self, keep: int) -> list[FireRecord]:
         """Final fires but the latest, and but those that may still grow."""

@@ -78,6 +78,9 @@ class FileStore(LocalMirror):
         self._opened_in = 0
         _all_stores.add(self)
 
+    def for_reading(self) -> FileStore:
+        return self
+
     async def open(self) -> None:
         await self._in_thread(self._open)
 

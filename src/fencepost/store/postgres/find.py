@@ -8,7 +8,7 @@ from fencepost.model import State
 from fencepost.store.base import FireQuery
 from fencepost.store.codec import micros
 from fencepost.store.postgres.connection import Connection
-from fencepost.store.postgres.records import FIRE_COLUMNS, PLANNED_COLUMNS, place_of
+from fencepost.store.postgres.records import FIRE_COLUMNS, PLANNED_COLUMNS
 
 _PLANNED = f"(select {PLANNED_COLUMNS} from {{schema}}.planned) as planned ({FIRE_COLUMNS})"
 
@@ -19,7 +19,7 @@ order by due_at desc, job_id || case name when '' then '@' else '!' || name end 
 
 
 def found(db: Connection, query: FireQuery) -> list[Any]:
-    """Rows of `FIRE_COLUMNS`."""
+    """Rows of `FIRE_COLUMNS`. Not for a query that names keys."""
     conditions, values = _conditions(query)
     arms, all_values = [], list[Any]()
     for table in _tables(query.states):
@@ -44,16 +44,6 @@ def _tables(states: tuple[State, ...]) -> list[str]:
 
 def _conditions(query: FireQuery) -> tuple[list[str], list[Any]]:
     conditions, values = list[str](), list[Any]()
-    if query.key is not None:
-        place = place_of(query.key)
-        if place is None:
-            conditions.append("false")
-        elif place.due_at is None:
-            conditions.append("job_id = %s and name = %s")
-            values += [place.job_id, place.name]
-        else:
-            conditions.append("job_id = %s and due_at = %s and name = ''")
-            values += [place.job_id, place.due_at]
     if query.job_id is not None:
         conditions.append("job_id = %s")
         values.append(query.job_id)

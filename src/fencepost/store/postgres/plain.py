@@ -75,12 +75,16 @@ def claim(db: Connection, request: ClaimRequest, now: Now) -> PlainClaims | None
             due = moment(ticks)
             fire = changed(begun, key=fire_key(job_id, due), job_id=job_id, due_at=due, token=token)
             claims.append(Claim(fire, job_of(definition)))
-    closed = tuple(_closed(closing, start) for closing in json.loads(closings or "[]"))
+    rows = json.loads(closings or "[]")
+    closed = tuple(_closed(closing, start) for closing in rows)
+    now_closed = {fire.key: row["place"] for fire, row in zip(closed, rows, strict=True)}
     candidates, more, soonest, contended = rest
     if more and (len(claims) < request.room or not request.room):
-        return PlainClaims(Claimed(tuple(claims), closed, steps=steps), tuple(candidates))
+        return PlainClaims(
+            Claimed(tuple(claims), closed, steps=steps, closed_now=now_closed), tuple(candidates)
+        )
     wake_in = 0.0 if more else None if soonest is None else max(0.0, (soonest - wall) / 1e6)
-    return PlainClaims(Claimed(tuple(claims), closed, CONTENDED if contended else wake_in, steps))
+    return PlainClaims(Claimed(tuple(claims), closed, CONTENDED if contended else wake_in, steps, now_closed))
 
 
 def _closed(closing: Mapping[str, Any], now: datetime) -> FireRecord:
@@ -107,7 +111,8 @@ def together(plain: PlainClaims, rest: Claimed) -> Claimed:
 
     claims = sorted((*plain.claimed.claims, *rest.claims), key=lambda claim: turn(claim.fire))
     closed = sorted((*plain.claimed.closed, *rest.closed), key=turn)
-    return Claimed(tuple(claims), tuple(closed), rest.wake_in, plain.claimed.steps)
+    now = {**plain.claimed.closed_now, **rest.closed_now}
+    return Claimed(tuple(claims), tuple(closed), rest.wake_in, plain.claimed.steps, now)
 
 
 # --- updates ----------------------------------------------------------------------------------------------------

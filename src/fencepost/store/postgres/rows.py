@@ -53,13 +53,16 @@ from fencepost.store.postgres.records import (
 from fencepost.store.postgres.schema import meta, set_meta
 from fencepost.store.rows import MOST_EVENTS, TargetRecord
 from fencepost.store.rules import needed_events
-from fencepost.store.texts import read, same_but_hot, same_outcome, text, texts_of
+from fencepost.store.state import keys_of, newest
+from fencepost.store.texts import KnownJobs, read, same_but_hot, same_outcome, text, texts_of
 
 KnownTargets = dict[str, tuple[int, tuple[str, ...]]]
 """By replica: the number under which its targets were read, and the targets."""
 
 
 class PostgresRows(LazyRows):
+    known_jobs: KnownJobs | None = None
+
     def __init__(self, db: Connection, targets: KnownTargets) -> None:
         super().__init__()
         self._db = db
@@ -132,12 +135,11 @@ class PostgresRows(LazyRows):
     def fetch_jobs(self, ids: Sequence[str]) -> Iterable[JobRecord]:
         if not ids:
             return []
-        return [
-            job_of(row)
-            for row in self._db.all(
-                f"select {JOB_COLUMNS} from {JOB_TABLES} where j.id = any(%s)", Texts(ids)
-            )
-        ]
+        query = f"select j.id, {JOB_COLUMNS} from {JOB_TABLES} where j.id = any(%s)"
+        rows = self._db.all(query, Texts(ids))
+        if self.known_jobs is None:
+            return [job_of(row[1:]) for row in rows]
+        return [self.known_jobs.record(row[0], row[1:], job_of) for row in rows]
 
     def fetch_job_ids(self, target: str | None) -> Sequence[str]:
         if target is None:
@@ -364,6 +366,9 @@ class PostgresRows(LazyRows):
                 self._upsert(table, FIRE_COLUMNS, FIRE_KINDS, rows, key="job_id, due_at, name")
 
     def select_fires(self, query: FireQuery) -> list[FireRecord]:
+        keys = keys_of(query)
+        if keys is not None:
+            return newest(self.fetch_fires(keys), query)
         return [fire_of(row) for row in found(self._db, query)]
 
     def prune_before(self, before: datetime) -> int:

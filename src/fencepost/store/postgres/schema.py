@@ -12,9 +12,21 @@ from fencepost.store.postgres.connection import Connection
 from fencepost.store.postgres.names import DEFAULT_SCHEMA
 
 VERSION = 2
-SCRIPTS = ("tables", "outcomes", "enter", "listen", "close", "claim", "settle", "plan", "beat", "prune")
+SCRIPTS = (
+    "tables",
+    "outcomes",
+    "enter",
+    "listen",
+    "close",
+    "close_row",
+    "claim",
+    "settle",
+    "plan",
+    "beat",
+    "prune",
+)
 
-UPGRADES = {1: ("outcomes", "upgrade_1", "settle")}
+UPGRADES = {1: ("outcomes", "upgrade_1", "settle", "close_row")}
 """By the version that is found: what brings it to the next. Functions that replicas of that version call stay."""
 
 # Constant, because the schema whose name the other locks are made from is not there yet.

@@ -48,6 +48,7 @@ from fencepost.store.postgres.plain import Now
 from fencepost.store.postgres.records import place_of
 from fencepost.store.postgres.rows import KnownTargets, PostgresRows
 from fencepost.store.postgres.schema import meta, namespaces, prepare, version
+from fencepost.store.texts import KnownJobs
 from fencepost.store.waiting import Waiters
 
 log = logging.getLogger("fencepost")
@@ -91,8 +92,16 @@ class PostgresStore(ThreadedMirror):
         self._hints = Waiters()
         self._hints_seen: object = None
         self._open_line: Line | None = None
+        self._owner: PostgresStore | None = None
+        """Of a store for reading: whose line it uses."""
+        self._known_jobs: KnownJobs | None = None
         self._db: Connection | None = None
         _all_stores.add(self)
+
+    def for_reading(self) -> PostgresStore:
+        store = PostgresStore(self._url, self._names.namespace, self._clock)
+        store._owner, store._known_jobs = self, KnownJobs()
+        return store
 
     async def open(self) -> None:
         await self._step(lambda db: None)
@@ -275,7 +284,9 @@ class PostgresStore(ThreadedMirror):
 
     def _look(self, db: Connection, step: Callable[..., T], *args: Any) -> T:
         """What is left of reading takes no lock, however long it lasts, and does not depend on the time."""
-        reply: T = getattr(PostgresRows(db, self._targets), step.__name__)(_NO_MOMENT, *args)
+        rows = PostgresRows(db, self._targets)
+        rows.known_jobs = self._known_jobs
+        reply: T = getattr(rows, step.__name__)(_NO_MOMENT, *args)
         return reply
 
     @contextmanager
@@ -335,6 +346,8 @@ class PostgresStore(ThreadedMirror):
 
     def _line(self) -> Line:
         """Opened by the first who takes part, not by those who only look."""
+        if self._owner is not None:
+            return self._owner._line()
         if self._open_line is None:
             self._open_line = Line(self._url, self.name, self._names, self._hints, self._hints_seen)
         return self._open_line

@@ -53,7 +53,7 @@ from fencepost.store.redis.values import (
     when,
 )
 from fencepost.store.rows import TargetRecord
-from fencepost.store.texts import target_record
+from fencepost.store.texts import KnownJobs, target_record
 from fencepost.triggers import iso
 
 MOST = 1_000
@@ -90,6 +90,7 @@ class PlainPath:
         self._link = link
         self._keys = keys
         self._targets = targets
+        self.known_jobs: KnownJobs | None = None
         self._jobs: dict[str, JobRecord] = {}
         """Their cold side, by digest."""
 
@@ -187,11 +188,10 @@ class PlainPath:
     async def _some_jobs(self, ids: Sequence[str], colds: Sequence[str | None]) -> dict[str, JobRecord]:
         hots = await self._link.ask("EVALSHA", scripts.HOTS, self._keys.prefix, *ids)
         both = zip(ids, colds, hots, strict=True)
-        return {
-            id: job_of(hot, cold_record(cold))
-            for id, cold, hot in both
-            if cold is not None and hot is not None
-        }
+        rows = {id: (cold, hot) for id, cold, hot in both if cold is not None and hot is not None}
+        if self.known_jobs is None:
+            return {id: _job(row) for id, row in rows.items()}
+        return {id: self.known_jobs.record(id, row, _job) for id, row in rows.items()}
 
     async def due_jobs(self, now: Now, horizon: float, limit: int) -> DueJobs:
         reply = await self._run(scripts.PLANS, now, round(horizon * 1_000_000), limit)
@@ -293,6 +293,11 @@ class PlainPath:
 
 
 _TEXT = HOT.index("text")
+
+
+def _job(row: tuple[str, Any]) -> JobRecord:
+    cold, hot = row
+    return job_of(hot, cold_record(cold))
 
 
 def _watched(watched: Watched | None) -> str:

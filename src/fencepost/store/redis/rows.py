@@ -18,6 +18,7 @@ from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecor
 from fencepost.store.base import Claim, Claimed, ClaimRequest, FireQuery, JobPage, Seen, Update, Updated
 from fencepost.store.codec import micros, moment
 from fencepost.store.lazy import JobChange, LazyRows
+from fencepost.store.operations import Closed
 from fencepost.store.redis import pages, scripts
 from fencepost.store.redis.batch import Batch, Conflict
 from fencepost.store.redis.commands import lives, write_fire, write_looks
@@ -46,7 +47,7 @@ from fencepost.store.redis.values import (
 )
 from fencepost.store.rows import MOST_EVENTS, TargetRecord
 from fencepost.store.rules import ORPHANED_AFTER
-from fencepost.store.state import ACTIVE, OPEN, matches
+from fencepost.store.state import ACTIVE, OPEN, keys_of, newest
 from fencepost.store.texts import read, target_record, text
 
 CHUNK = 500
@@ -73,7 +74,7 @@ class Decided:
     """What became of a job's fires."""
 
     claims: list[Claim]
-    closed: list[FireRecord]
+    closed: Closed
 
 
 class RedisRows(LazyRows):
@@ -335,7 +336,7 @@ class RedisRows(LazyRows):
             left = room - sum(len(each.claims) for each in found.values())
             if request.room and left <= 0:
                 break
-            found[place] = Decided([], [])
+            found[place] = Decided([], Closed())
             self._decide_job(at, replica, self._job(id), left, found[place].claims, found[place].closed)
         wake_in = self._wake_in(at, replica, self._leads(request.replica, request.term))
         return found, Claimed(wake_in=wake_in, steps=replica.steps)
@@ -395,8 +396,9 @@ class RedisRows(LazyRows):
         self._withdrawn[job_id] = now
 
     def select_fires(self, query: FireQuery) -> list[FireRecord]:
-        if query.key is not None:
-            return [fire for fire in self.fetch_fires([query.key]) if matches(fire, query)]
+        keys = keys_of(query)
+        if keys is not None:
+            return newest(self.fetch_fires(keys), query)
         return pages.find(self._call, self._keys, query)
 
     def prune_before(self, before: datetime) -> int:

@@ -24,6 +24,7 @@ from fencepost.store.base import (
     JobPage,
     Plan,
     Pulse,
+    Roster,
     Seen,
     Suspect,
     Swept,
@@ -32,6 +33,7 @@ from fencepost.store.base import (
 )
 from fencepost.store.codec import micros
 from fencepost.store.mirror import Mirror, P, T
+from fencepost.store.operations import Closed
 from fencepost.store.redis import scripts
 from fencepost.store.redis.address import client_url, namespaces, prefix_of
 from fencepost.store.redis.beacons import Beacons
@@ -42,6 +44,7 @@ from fencepost.store.redis.link import TIMEOUT, Link
 from fencepost.store.redis.plain import Now, PlainPath
 from fencepost.store.redis.rows import Decided, RedisRows
 from fencepost.store.redis.server import Server
+from fencepost.store.texts import KnownJobs
 
 log = logging.getLogger("fencepost")
 
@@ -86,6 +89,11 @@ class RedisStore(Mirror):
         self.paths: Counter[str] = Counter()
         """How often which path was taken."""
 
+    def for_reading(self) -> RedisStore:
+        store = RedisStore(self._url, self._namespace, clock=self._clock)
+        store._plain.known_jobs = KnownJobs()
+        return store
+
     # --- the plain path first, the careful one for what is left -------------------------------------------------
 
     async def heartbeat(self, beat: Beat) -> Pulse:
@@ -106,6 +114,11 @@ class RedisStore(Mirror):
         seen, lease = self._seen, pulse.leader
         incarnation, term = max(seen.incarnation, lease.era.incarnation), max(seen.term, lease.term)
         self._seen = Seen(incarnation, term, latest=max(pulse.now, seen.latest or pulse.now))
+
+    async def roster(self) -> Roster:
+        roster = await super().roster()
+        self._leader = roster.leader.holder
+        return roster
 
     async def leave(self, replica: str) -> None:
         await super().leave(replica)
@@ -148,19 +161,20 @@ class RedisStore(Mirror):
             return await super().claim_fires(request)
         self._count("claim", len(plain.made), len(plain.left))
         if not plain.left:
-            claims, closed = tuple(plain.made.values()), tuple(plain.closed.values())
-            return Claimed(claims, closed, plain.wake_in, plain.steps)
-        decided = {
-            place: Decided([claim], [plain.closed[place]] if place in plain.closed else [])
-            for place, claim in plain.made.items()
-        }
+            claims, rows = tuple(plain.made.values()), tuple(plain.closed.values())
+            now = {fire.key: fire.count for fire in rows}
+            return Claimed(claims, rows, plain.wake_in, plain.steps, now)
+        decided = {place: Decided([claim], Closed()) for place, claim in plain.made.items()}
+        for place, fire in plain.closed.items():
+            decided[place].closed.add(fire, fire.count)
         room = request.room - len(plain.made)
         rest, reply = await self._write(RedisRows.claim_left, request, plain.left, room)
         in_order = [each for _, each in sorted({**decided, **rest}.items(), key=lambda item: item[0])]
         return replace(
             reply,
             claims=tuple(claim for each in in_order for claim in each.claims),
-            closed=tuple(fire for each in in_order for fire in each.closed),
+            closed=tuple(fire for each in in_order for fire in each.closed.rows),
+            closed_now={key: number for each in in_order for key, number in each.closed.now.items()},
         )
 
     async def update_claims(self, replica: str, updates: Sequence[Update]) -> Updated:

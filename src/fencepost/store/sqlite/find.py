@@ -45,22 +45,18 @@ _OF_JOB = (("{fires_live}", _LIVE), ("{fires_past}", _FINAL))
 
 
 def found(query: FireQuery) -> tuple[Any, ...]:
-    """A statement and its values: rows of `FIRE_COLUMNS`."""
+    """A statement and its values: rows of `FIRE_COLUMNS`. Not for a query that names keys."""
     conditions, values = _conditions(query)
     parts, all_values = [], list[Any]()
     for index, more, more_values in _parts(query):
         where = " and ".join([*conditions, *more])
-        source = f"{FIRES} indexed by {index}" if index else FIRES
-        parts.append(f"select * from ({source} where {where} {_NEWEST})")
+        parts.append(f"select * from ({FIRES} indexed by {index} where {where} {_NEWEST})")
         all_values += [*values, *more_values, query.limit]
     return (f"{' union all '.join(parts)} {_NEWEST}", *all_values, query.limit)
 
 
 def _conditions(query: FireQuery) -> tuple[list[str], list[Any]]:
     conditions, values = ["1"], list[Any]()
-    if query.key is not None:
-        conditions.append("key = ?")
-        values.append(query.key)
     if query.job_id is not None:
         conditions.append("job_id = ?")
         values.append(query.job_id)
@@ -74,11 +70,7 @@ def _conditions(query: FireQuery) -> tuple[list[str], list[Any]]:
 
 
 def _parts(query: FireQuery) -> Iterator[tuple[str, list[str], list[Any]]]:
-    """Of each part its index, and what else holds in it. No index: the key is enough."""
-    if query.key is not None:
-        since = [] if query.since is None else [micros(query.since)]
-        yield "", ["coalesce(last_due_at, due_at) >= ?"] * len(since), since
-        return
+    """Of each part its index, and what else holds in it."""
     indexes = _OF_JOB if query.job_id is not None else _indexes(query.states)
     for index, condition in indexes:
         if query.since is None:

@@ -27,7 +27,9 @@ from fencepost.store.rows import MOST_EVENTS, TargetRecord
 from fencepost.store.rules import is_plain, needed_events
 from fencepost.store.sqlite.find import EXTRA, FIRE_FIELDS, FIRES, found
 from fencepost.store.sqlite.schema import Names, meta, set_meta
+from fencepost.store.state import keys_of, newest
 from fencepost.store.texts import (
+    KnownJobs,
     job_record,
     read,
     replica_record,
@@ -42,6 +44,7 @@ from fencepost.store.texts import (
 class SqliteRows(LazyRows):
     remembers_empty_claims = False
     may_lose_writes = False
+    known_jobs: KnownJobs | None = None
 
     def __init__(self, db: sqlite3.Connection, names: Names, with_targets: bool = True) -> None:
         """`with_targets`: whether the replicas' targets are needed. There may be thousands, and finding what is
@@ -55,7 +58,10 @@ class SqliteRows(LazyRows):
     # --- jobs -----------------------------------------------------------------------------------------
 
     def fetch_jobs(self, ids: Sequence[str]) -> Iterable[JobRecord]:
-        return [job_of(row) for row in self._in(f"select {_JOB_COLUMNS} from {_JOBS} where jobs.id", ids)]
+        rows = self._in(f"select jobs.id, {_JOB_COLUMNS} from {_JOBS} where jobs.id", ids)
+        if self.known_jobs is None:
+            return [job_of(row[1:]) for row in rows]
+        return [self.known_jobs.record(row[0], row[1:], job_of) for row in rows]
 
     def job_ids(self, page: JobPage) -> list[str]:
         query, values = "select id from {jobs} where id > ?", [page.after]
@@ -194,6 +200,9 @@ class SqliteRows(LazyRows):
             )
 
     def select_fires(self, query: FireQuery) -> list[FireRecord]:
+        keys = keys_of(query)
+        if keys is not None:
+            return newest(self.fetch_fires(keys), query)
         return [fire_of(row) for row in self._all(*found(query))]
 
     def prune_before(self, before: datetime) -> int:

@@ -33,6 +33,7 @@ from fencepost.store.local import (
 from fencepost.store.mirror import LocalMirror, P, T
 from fencepost.store.sqlite.plain import PlainRows
 from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, namespaces, prepare, set_meta
+from fencepost.store.texts import KnownJobs
 from fencepost.store.turn import PATIENCE, Turn
 
 log = logging.getLogger("fencepost")
@@ -77,10 +78,16 @@ class SqliteStore(LocalMirror):
         self._steps: deque[Step] = deque()
         self._busy = threading.Lock()
         """Held during a transaction, and by whoever forks this process."""
+        self._known_jobs: KnownJobs | None = None
         self._db: sqlite3.Connection | None = None
         self._pid = 0
         self._chance = random.Random()
         _all_stores.add(self)
+
+    def for_reading(self) -> SqliteStore:
+        store = SqliteStore(self.path, self._namespace, self._clock)
+        store._known_jobs = KnownJobs()
+        return store
 
     async def open(self) -> None:
         await self._in_thread(self._open_safely)
@@ -152,6 +159,7 @@ class SqliteStore(LocalMirror):
                     # A plain begin takes no lock: the first look does, and may meet a writer.
                     self._patiently(db, "select 1 from sqlite_master limit 1")
                 rows = PlainRows(db, self._names, any(step.name in ABOUT_REPLICAS for step in steps))
+                rows.known_jobs = None if writes else self._known_jobs
                 # The time is read under the lock: steps follow each other in the order of their moments.
                 replies = [
                     getattr(rows, step.name)(moment_of(self._clock), *step.args, **step.kwargs)

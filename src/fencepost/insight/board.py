@@ -1,0 +1,226 @@
+"""How each job stands, as it is shown; and all of them, kept up to date at the cost of what has changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from fencepost.insight.cluster import ACTIVE, Cluster
+from fencepost.model import FireRecord, Gap, JobRecord, LastRun, Rival, State
+from fencepost.store.base import FireQuery, JobPage, Store
+from fencepost.triggers import iso
+from fencepost.values import json_text
+from fencepost.views.shapes import Shape, origin_shape, pause_shape, run_shape, schedule, time
+
+PAGE = 500
+"""Jobs read in one step of the store."""
+MOST_JOBS = 10_000
+"""Jobs that a status lists. A page of `/jobs` reaches the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One job on the board."""
+
+    record: JobRecord
+    active: Sequence[FireRecord]
+    tail: FireRecord | None
+    """Its last fire that was closed without a start, if that is newer than its last run."""
+    orphaned: bool
+    pause: Gap | None
+    rivals: Sequence[Rival]
+    """Live replicas that declare it from another origin."""
+    next_run_at: datetime | None
+    shape: Shape
+    text: bytes
+    """The shape as JSON."""
+
+    @property
+    def states(self) -> list[str]:
+        states: list[str] = self.shape["states"]
+        return states
+
+
+class Board:
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+
+    async def entries(self, store: Store, cluster: Cluster, records: Sequence[JobRecord]) -> list[Entry]:
+        """In the order of the records. Those that have not changed are as they were."""
+        tails = await self._tails(store, records)
+        found = [self._entry(record, cluster, tails.get(record.id)) for record in records]
+        if len(self._entries) > 2 * MOST_JOBS:
+            self._entries.clear()
+        self._entries.update({entry.record.id: entry for entry in found})
+        return found
+
+    async def _tails(self, store: Store, records: Iterable[JobRecord]) -> dict[str, FireRecord]:
+        """A tail grows by what the job decides: as long as that stands the row is as it was."""
+        found: dict[str, FireRecord] = {}
+        wanted = []
+        for record in records:
+            if record.tail is None or not _is_newer(record.tail, record.last_run):
+                continue
+            known = self._entries.get(record.id)
+            if (
+                known is not None
+                and known.tail is not None
+                and known.record.decided_through == record.decided_through
+                and known.tail.key == record.tail
+            ):
+                found[record.id] = known.tail
+            else:
+                wanted.append(record.tail)
+        if wanted:
+            fires = await store.find_fires(FireQuery(keys=tuple(wanted), limit=len(wanted)))
+            found |= {fire.job_id: fire for fire in fires}
+        return found
+
+    def _entry(self, record: JobRecord, cluster: Cluster, tail: FireRecord | None) -> Entry:
+        active = cluster.active.get(record.id, ())
+        orphaned = record.job.target not in cluster.known and cluster.anybody
+        pause = record.paused_at(cluster.now)
+        rivals = [each for each in record.rivals if cluster.standing.get(each.replica) == "alive"]
+        known = self._entries.get(record.id)
+        if (
+            known is not None
+            and known.record is record
+            and known.tail is tail
+            and (known.orphaned, known.pause, known.rivals) == (orphaned, pause, rivals)
+            and known.active == active
+            and (known.next_run_at is None or known.next_run_at > cluster.now)
+            and not record.pauses
+        ):
+            return known
+        next_run_at = record.next_run_after(cluster.now)
+        shape = {
+            **_standing(record, cluster, active, orphaned, pause),
+            "last": _outcome(tail or record.last_run),
+            "last_run": run_shape(record.last_run),
+            "last_success_at": time(record.last_success_at),
+            "failures_in_a_row": record.failures_in_a_row,
+            "next_run_at": time(next_run_at),
+            "execute_on": record.job.execute_on,
+            "source": record.source,
+            "origin": origin_shape(record.origin),
+            "conflicts": [{"replica": each.replica, "origin": origin_shape(each.origin)} for each in rivals],
+        }
+        shape["states"] += _marks(record, bool(rivals))
+        text = json_text(shape).encode()
+        return Entry(record, active, tail, orphaned, pause, rivals, next_run_at, shape, text)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Everything at one moment."""
+
+    cluster: Cluster
+    entries: Sequence[Entry]
+    more: bool
+    """There are more jobs than are listed."""
+
+    @property
+    def now(self) -> datetime:
+        return self.cluster.now
+
+    def jobs_by_state(self) -> Counter[str]:
+        return Counter(entry.shape["state"] for entry in self.entries)
+
+    def head(self, name: str) -> Shape:
+        """The status without its jobs."""
+        leader, replicas = self.cluster.leader(), self.cluster.replicas()
+        return {
+            "store": name,
+            "now": iso(self.now),
+            "leader": leader,
+            "replicas": replicas,
+            "more_jobs": self.more,
+        }
+
+    def status(self, name: str) -> Shape:
+        return {**self.head(name), "jobs": [entry.shape for entry in self.entries]}
+
+
+async def read_all(store: Store, board: Board, cluster: Cluster, most: int | None = MOST_JOBS) -> Reading:
+    entries: list[Entry] = []
+    async for records in pages(store):
+        entries += await board.entries(store, cluster, records)
+        if most is not None and len(entries) > most:
+            return Reading(cluster, entries[:most], True)
+    return Reading(cluster, entries, False)
+
+
+async def pages(store: Store) -> AsyncIterator[Sequence[JobRecord]]:
+    """All jobs by id, a page in each step: no reader holds the store for long."""
+    page = JobPage(PAGE)
+    while records := await store.jobs(page=page):
+        yield records
+        if len(records) < PAGE:
+            return
+        page = JobPage(PAGE, records[-1].id)
+
+
+def _is_newer(tail: str, last: LastRun | None) -> bool:
+    """Keys of scheduled fires of one job are in the order of their due times."""
+    return last is None or "@" not in last.key or tail > last.key
+
+
+# --- one job ----------------------------------------------------------------------------------------------
+
+
+def _standing(
+    record: JobRecord, cluster: Cluster, active: Sequence[FireRecord], orphaned: bool, pause: Gap | None
+) -> Shape:
+    states = {fire.state for fire in active}
+    flags = [
+        *(["paused"] if pause else []),
+        *(["orphaned"] if orphaned else []),
+        *(state.value for state in ACTIVE if state in states),
+    ]
+    return {
+        "id": record.id,
+        "task": record.job.target,
+        "schedule": schedule(record),
+        "state": flags[0] if flags else "idle",
+        "states": flags or ["idle"],
+        "paused": pause_shape(pause),
+        "orphaned": orphaned,
+        "orphaned_since": time(record.unknown_since) if orphaned else None,
+        "active": [_active(fire, cluster.standing) for fire in active],
+    }
+
+
+def _marks(record: JobRecord, disputed: bool) -> list[str]:
+    """What there is to know of its definition."""
+    return [
+        *(["conflict"] if disputed else []),
+        *(["by hand"] if record.source == "api" and record.origin is not None else []),
+    ]
+
+
+def _active(fire: FireRecord, standing: Mapping[str, str]) -> Shape:
+    return {
+        "key": fire.key,
+        "state": fire.state.value,
+        "replica": fire.replica,
+        "replica_state": standing.get(fire.replica or "", "gone") if fire.state is State.RUNNING else None,
+        "started_at": time(fire.started_at),
+        "attempt": fire.attempt,
+        "progress": None if fire.progress is None else dict(fire.progress),
+    }
+
+
+def _outcome(last: FireRecord | LastRun | None) -> Shape | None:
+    if last is None:
+        return None
+    return {
+        "key": last.key,
+        "state": last.state.value,
+        "reason": last.reason,
+        "due_at": iso(last.due_at),
+        "started_at": time(last.started_at),
+        "finished_at": time(last.finished_at),
+        "replica": last.replica,
+    }

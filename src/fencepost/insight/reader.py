@@ -1,0 +1,179 @@
+"""The read side: everything that looks asks here, and no fire waits for it.
+
+A reader has a store of its own (`Store.for_reading`), asked on a thread of its own. What several people want to see
+within a second is read once (`shared`), and a reading that took long is shared for longer: however many ask, and
+however much there is to read, reading takes a small part of the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fencepost.control import ControlThread
+from fencepost.errors import StoreUnavailable
+from fencepost.insight.board import Board, Reading, read_all
+from fencepost.insight.cluster import Cluster, cluster_of
+from fencepost.store.base import Store
+
+if TYPE_CHECKING:
+    from fencepost.scheduler import Scheduler
+
+T = TypeVar("T")
+
+FRESH = 1.0
+"""Seconds for which a reading is shared."""
+TIMES_ITS_COST = 10.0
+"""Or so many times as long as it took, if that is longer."""
+MOST_SHARED = 200
+KEEP_UP = 15.0
+"""Seconds between two readings that nobody has asked for (`keep_up`)."""
+
+
+class Reader:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._lock = threading.Lock()
+        self._thread: ControlThread | None = None
+        self._own_thread: ControlThread | None = None
+        self._is_open = False
+        self._store: Store | None = None
+        self._source: Store | None = None
+        """The store that `_store` reads from."""
+        self._shared: dict[Hashable, tuple[asyncio.Task[Any], float]] = {}
+        """By what is read: the reading, and until when it is fresh, on this thread's loop."""
+        self._board = Board()
+        self._keeping_up: concurrent.futures.Future[None] | None = None
+        self.last: Reading | None = None
+        """The latest reading of everything."""
+
+    async def ask(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        """Do this with the store. From any loop."""
+        return await self._submit(self._with_store(work))
+
+    def ask_blocking(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        thread = self._prepared()
+        assert thread is not None, "whoever blocks is on another thread"
+        return thread.submit(self._with_store(work)).result()
+
+    async def shared(self, what: Hashable, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+        """The same, once for all who ask for this within a second."""
+        return await self._submit(self._share(what, work))
+
+    async def everything(self) -> Reading:
+        return await self.shared("everything", self.read_everything)
+
+    async def cluster(self) -> Cluster:
+        return await self.shared("cluster", cluster_of)
+
+    async def read_everything(self, store: Store) -> Reading:
+        """For work that is shared itself: on the reading thread."""
+        cluster = await self._share("cluster", cluster_of)
+        self.last = await read_all(store, self._board, cluster)
+        return self.last
+
+    @property
+    def board(self) -> Board:
+        """Belongs to the reading thread."""
+        return self._board
+
+    def forget(self) -> None:
+        """Something was changed here: who asks from now on sees it."""
+        thread = self._thread
+        if thread is not None:
+            thread.loop.call_soon_threadsafe(self._shared.clear)
+
+    def keep_up(self) -> None:
+        """From now on read everything now and then, so that there is a last reading when the store goes down."""
+        thread = self._prepared()
+        if thread is not None and (self._keeping_up is None or self._keeping_up.done()):
+            self._keeping_up = thread.submit(self._keep_up())
+
+    async def _keep_up(self) -> None:
+        while True:
+            with suppress(StoreUnavailable):  # those who ask are told; this only keeps what there was
+                await self._share("everything", self.read_everything)
+            await asyncio.sleep(KEEP_UP)
+
+    # --- on the reading thread ------------------------------------------------------------------------------
+
+    async def _share(self, what: Hashable, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+        loop = asyncio.get_running_loop()
+        found, until = self._shared.get(what, (None, 0.0))
+        if found is None or (found.done() and (loop.time() >= until or _failed(found))):
+            if len(self._shared) >= MOST_SHARED:
+                self._shared.clear()
+            found = loop.create_task(self._timed(what, work), name=f"fencepost-reading-{what}")
+            found.add_done_callback(_failed)
+            self._shared[what] = found, 0.0
+        # Shielded: one who gives up must not end the reading of the others.
+        return await asyncio.shield(found)
+
+    async def _timed(self, what: Hashable, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        result = await self._with_store(work)
+        took = loop.time() - begun
+        if (mine := self._shared.get(what)) is not None and mine[0] is asyncio.current_task():
+            self._shared[what] = mine[0], begun + took + max(FRESH - took, TIMES_ITS_COST * took)
+        return result
+
+    async def _with_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        return await work(await self._ready_store())
+
+    async def _ready_store(self) -> Store:
+        if not self._is_open:
+            await self._scheduler.ask(self._scheduler.do_look(_nothing))  # it is made, and open
+            self._is_open = True
+        assert self._store is not None
+        return self._store
+
+    # --- the thread -----------------------------------------------------------------------------------------
+
+    async def _submit(self, work: Coroutine[Any, Any, T]) -> T:
+        thread = self._prepared()
+        if thread is None or asyncio.get_running_loop() is thread.loop:
+            return await work
+        return await asyncio.wrap_future(thread.submit(work))
+
+    def _prepared(self) -> ControlThread | None:
+        """The thread on which the store is read; None: on whatever loop asks, which has the time in its hands."""
+        with self._lock:
+            source = self._scheduler.store
+            if self._source is not source:
+                self._source, self._is_open, self._shared = source, False, {}
+                elsewhere = None if self._scheduler.is_inline else source.for_reading()
+                self._store = elsewhere or source
+                if self._store is not source:
+                    self._scheduler.show_store(self._store)
+                if elsewhere is None:
+                    self._thread = None if self._scheduler.is_inline else self._scheduler.control_thread()
+                    self._is_open = False
+                else:
+                    self._thread = self._own_thread = self._own_thread or ControlThread("fencepost-reader")
+            return self._thread
+
+    def close(self) -> None:
+        """Blocks for a moment."""
+        with self._lock:
+            own, self._own_thread, self._thread = self._own_thread, None, None
+            store, source, self._store, self._source = self._store, self._source, None, None
+            self._keeping_up = None
+        if own is None:
+            return
+        if store is not None and store is not source:
+            own.submit(store.close()).result()
+        own.stop()
+
+
+async def _nothing(store: Store) -> None:
+    return None
+
+
+def _failed(task: asyncio.Task[Any]) -> bool:
+    """Looking at the error is enough for asyncio: those who asked have it."""
+    return task.cancelled() or task.exception() is not None
