@@ -65,6 +65,7 @@ class Desk:
             raise StoreUnavailable(f"{self._waiting} requests wait for the store; try again")
         if (replica := self.scheduler.replica) is not None and replica.store_is_lost:
             patience = min(patience, PATIENCE_WHEN_LOST)
+            self.scheduler.reader.forget()  # what was read a moment ago must not hide it
         self._waiting += 1
         try:
             return await asyncio.wait_for(work(), patience)
