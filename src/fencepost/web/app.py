@@ -24,11 +24,12 @@ from fencepost.web.api import ENDPOINTS
 from fencepost.web.auth import Authorize, Doorkeeper
 from fencepost.web.compression import Compression
 from fencepost.web.desk import PATIENCE, Desk
-from fencepost.web.endpoint import Endpoint, Shape, is_known, no_job, tagged
+from fencepost.web.endpoint import Endpoint, Shape, no_job, tagged
 from fencepost.web.feed import Feed
 from fencepost.web.gate import Gate
 from fencepost.web.metrics import Metrics
 from fencepost.web.openapi import document
+from fencepost.web.prepared import is_known
 from fencepost.web.probe import StoreProbe
 from fencepost.web.problems import HANDLED, Problem
 from fencepost.web.transport import TRANSPORT, transport_of
