@@ -252,8 +252,8 @@ def check_strange(client: httpx2.Client) -> None:
 
 def test_the_store_says_when_it_last_heard_of_a_replica(client: httpx2.Client) -> None:
     def heard() -> datetime:
-        [replica] = client.get("/api/v1/replicas").json()["items"]
-        now = datetime.fromisoformat(client.get("/api/v1/status").json()["now"])
+        answer = client.get("/api/v1/replicas").json()
+        [replica], now = answer["items"], datetime.fromisoformat(answer["now"])
         renewed = datetime.fromisoformat(replica["renewed_at"])
         assert datetime.fromisoformat(replica["joined_at"]) <= renewed <= now
         return renewed
