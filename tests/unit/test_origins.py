@@ -16,7 +16,7 @@ import pytest
 
 from fencepost import Pipeline, Scheduler, every
 from fencepost.bodies.command import Command
-from fencepost.doctor.jobs import jobs, read_ledger
+from fencepost.doctor.jobs import jobs, undecided
 from fencepost.model import Origin
 from fencepost.origins import _origin_of_module, _project_in, origin_of
 from fencepost.store.memory import MemoryStore
@@ -149,7 +149,7 @@ async def test_the_next_start_does_not_undo_what_was_made_by_hand(caplog: pytest
         [line] = [each.getMessage() for each in caplog.records if "job.refused" in each.getMessage()]
         assert "report: made by hand" in line
         status, now = await overview(store, "")
-        findings = list(jobs(status, await store.jobs(), await read_ledger(store, now), now))
+        findings = list(jobs(status, await store.jobs(), await undecided(store, now), now))
         [found] = [each for each in findings if "made by hand" in each.what]
         assert (found.level, "test_origins" in found.what) == ("warning", True)
         assert "jobs rm report" in (found.remedy or "")
