@@ -57,7 +57,7 @@ def arguments(*words):
     return [sys.executable, "-m", "fencepost", *words]
 
 
-def fencepost(folder, *words, seconds=20):
+def fencepost(folder, *words, seconds=60):
     return subprocess.run(arguments(*words), cwd=folder, capture_output=True, text=True, timeout=seconds)
 
 
