@@ -4,20 +4,28 @@
 #   docker build --target stop-sync -t stop-sync .     the same with examples/stop_sync, for docker-compose.yml
 #
 # Whatever builds stays behind in `build`: the images have Python, one virtual environment, and a user without rights.
+#
+# Packages are installed by hash, and the hashes are those of the files for CPython 3.11 on x86-64: for another Python or
+# processor make requirements-*.txt anew, as their first lines say. To pin the base image, too, give the digest that your
+# registry shows: --build-arg PYTHON=3.11-slim-bookworm@sha256:…
 
-ARG PYTHON=3.13-slim-bookworm
+ARG PYTHON=3.11-slim-bookworm
 
 FROM python:${PYTHON} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_COMPILE=1
-RUN python -m venv /opt/fencepost
+RUN python -m venv /opt/fencepost && python -m venv /opt/build
 WORKDIR /src
-COPY constraints-dev.txt pyproject.toml README.md LICENSE ./
+COPY requirements-build.txt requirements-image.txt ./
+RUN /opt/build/bin/pip install --require-hashes -r requirements-build.txt \
+    && /opt/fencepost/bin/pip install --require-hashes -r requirements-image.txt
+COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
-RUN /opt/fencepost/bin/pip install -c constraints-dev.txt '.[postgres,redis,web,http]'
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /src/dist . \
+    && /opt/fencepost/bin/pip install --no-deps --no-index /src/dist/*.whl
 
 FROM build AS build-stop-sync
-COPY examples/stop_sync/requirements.txt ./
-RUN /opt/fencepost/bin/pip install -c constraints-dev.txt -r requirements.txt
+COPY examples/stop_sync/requirements-image.txt ./requirements-stop-sync.txt
+RUN /opt/fencepost/bin/pip install --require-hashes -r requirements-stop-sync.txt
 
 
 FROM python:${PYTHON} AS base

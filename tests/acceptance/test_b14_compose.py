@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -229,6 +230,35 @@ def test_b14_the_images_are_small_pinned_and_without_rights() -> None:
     for name in ("redis", *(name for name in SERVICES if "build" in SERVICES[name])):
         assert SERVICES[name]["read_only"], name
         assert SERVICES[name]["cap_drop"] == ["ALL"], name
+
+
+def locked(path: str) -> dict[str, str]:
+    lines = [line for line in (ROOT / path).read_text().splitlines() if not line.startswith("#")]
+    found = [re.fullmatch(r"([\w.-]+)==([\w.]+) --hash=sha256:[0-9a-f]{64}", line) for line in lines]
+    assert None not in found, path
+    return {re.sub(r"[-_.]+", "-", each[1]).lower(): each[2] for each in found if each}
+
+
+def test_b14_packages_are_installed_by_hash() -> None:
+    """All that is installed from elsewhere, in the versions that are tested, and nothing that is not named."""
+    commands = [rest for stage in stages().values() for step, rest in stage.steps if step == "RUN"]
+    for command in re.split(r" && ", " && ".join(commands)):
+        if "pip" in command:
+            assert "--require-hashes" in command or "--no-index" in command, command
+    pinned = dict(
+        line.split("==") for line in (ROOT / "constraints-dev.txt").read_text().splitlines() if "==" in line
+    )
+    tested = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pinned.items()}
+    for path in ("requirements-image.txt", "examples/stop_sync/requirements-image.txt"):
+        found = locked(path)
+        assert {name: tested.get(name) for name in found} == found, path
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*extras["dependencies"]]
+    for name in ("postgres", "redis", "web", "http"):
+        wanted += extras["optional-dependencies"][name]
+    names = {re.sub(r"[-_.]+", "-", re.split(r"[\[<>=]", each)[0]).lower() for each in wanted}
+    assert names <= locked("requirements-image.txt").keys()
+    assert "hatchling" in locked("requirements-build.txt")
 
 
 def test_b14_compose_and_image_agree() -> None:
