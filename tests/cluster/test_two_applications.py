@@ -134,6 +134,7 @@ def test_two_applications_with_a_job_of_one_name(
         assert "two applications" not in billing("doctor").stdout
 
 
+@pytest.mark.slow
 def test_a_deploy_moves_a_job_to_another_module(tmp_path: Path) -> None:
     """New replicas start before the old one stops; nothing is stuck afterwards, and another replica is welcome."""
     url = f"sqlite:///{tmp_path / 'jobs.db'}"

@@ -40,13 +40,16 @@ def test_the_table_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 SLOW = {
+    "a_moved_job_stays",
     "a_second_pause_loses_the_end",
-    "bad_update_blocks_the_others",
+    "another_applications_definition",
     "backlog_decided_half_planned",
+    "bad_update_blocks_the_others",
     "cancel_forgotten_by_a_retry",
     "cancel_not_noted",
     "cancel_not_told",
     "catch_up_without_end",
+    "code_undoes_what_was_made_by_hand",
     "crashes_unbounded",
     "declared_dead_whatever_the_token",
     "drain_leaves_at_once",

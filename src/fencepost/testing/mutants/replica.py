@@ -70,6 +70,8 @@ REPLICA: tuple[Mutant, ...] = (
         "who stops lets its runs end before it leaves",
         REPLICA_MODULE,
         "await self._until(lambda: not self.runs, self.settings.drain_timeout.total_seconds())\n"
+        "        if self.runs:\n"
+        '            log.warning("the drain limit is over; ending %s", _listed(self.running_keys))\n'
         "        for run in self.runs.values():\n"
         '            run.cancel("drain")\n'
         "        await self._until(lambda: not self.runs and self.settler.is_empty, self._patience())",

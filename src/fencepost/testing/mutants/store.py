@@ -340,7 +340,7 @@ CALENDAR = (
         "flip_back",
         "a replaced definition does not come back while its successor is declared",
         DEFINITIONS,
-        'if put.source == "code" and put.job.fingerprint in existing.earlier and others:',
+        "if put.job.fingerprint in existing.earlier and others and not asked_for:",
         "if False:",
     ),
     mutant(
