@@ -209,6 +209,17 @@ def test_a_token_for_some_jobs_sees_and_acts_on_those(client: httpx2.Client, tok
             assert ask(client, method, path, team).status_code in (200, 202, 409), (method, path)
 
 
+def test_not_even_the_next_page_tells_of_another_job(client: httpx2.Client, tokens: dict[str, str]) -> None:
+    for _ in range(2):
+        answer = client.post("/api/v1/jobs/secret.job/trigger", headers=bearer(tokens["administrator"]))
+        assert answer.status_code == 202
+    hidden, missing = (
+        client.get("/api/v1/fires", params={"job": id, "limit": 1}, headers=bearer(tokens["team"]))
+        for id in ("secret.job", "team.none")
+    )
+    assert hidden.json() == missing.json() == {"items": [], "next": None}
+
+
 def test_live_events_of_other_jobs_are_not_told(client: httpx2.Client, tokens: dict[str, str]) -> None:
     admin, team = bearer(tokens["administrator"]), bearer(tokens["team"])
     told: list[str] = []

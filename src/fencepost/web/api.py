@@ -82,6 +82,8 @@ async def job(call: Call) -> Shape:
 async def fires(call: Call) -> Shape:
     """The ledger, newest first, a page at a time."""
     asked: models.FiresAsked = call.query
+    if asked.job is not None and not call.caller.sees(asked.job):
+        return {"items": [], "next": None}
 
     async def look(store: Store) -> Shape:
         now = (await store.roster()).now
