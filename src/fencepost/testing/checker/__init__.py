@@ -17,6 +17,7 @@ from fencepost.testing.checker.judge import Judge, Step
 from fencepost.testing.checker.ledger import Ledger
 from fencepost.testing.checker.listed import Listed
 from fencepost.testing.checker.loss import Loss
+from fencepost.testing.checker.outcomes import Outcomes
 from fencepost.testing.checker.policies import Policies
 from fencepost.testing.checker.presence import Presence
 from fencepost.testing.checker.recording import Recording
@@ -45,6 +46,7 @@ class Checker:
             Listed(books),
             Tasks(books),
             Ledger(books),
+            Outcomes(books),
             Recording(books),
             self.sink,
             Audit(books),

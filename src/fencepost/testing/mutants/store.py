@@ -373,6 +373,23 @@ CALENDAR = (
     ),
 )
 
+OUTCOMES = (
+    mutant(
+        "failures_are_not_forgotten",
+        "a success ends a row of failures",
+        MODEL,
+        "failures = 0 if run.succeeded_at else self.failures_in_a_row + run.is_failure",
+        "failures = self.failures_in_a_row + run.is_failure",
+    ),
+    mutant(
+        "a_lost_run_is_not_the_last",
+        "a run that was cut off is on the job's record",
+        LEDGER,
+        "self._keep(at, self._job(fire.job_id).after_run(fire))",
+        "self._keep(at, self._job(fire.job_id))",
+    ),
+)
+
 DATA_LOSS = (
     mutant(
         "loss_not_noticed",
@@ -432,4 +449,4 @@ DATA_LOSS = (
     ),
 )
 
-STORE: tuple[Mutant, ...] = (*PRESENCE, *CLAIMS, *DECISIONS, *CALENDAR, *DATA_LOSS)
+STORE: tuple[Mutant, ...] = (*PRESENCE, *CLAIMS, *DECISIONS, *CALENDAR, *OUTCOMES, *DATA_LOSS)
