@@ -7,19 +7,17 @@ asks the store. Under gunicorn each worker makes the application for itself; wit
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-from flask import Flask, Response, jsonify, render_template_string, send_file
+from flask import Flask, Response, jsonify, render_template_string
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 
-import fencepost.web
 from fencepost import Scheduler, StoreUnavailable
 from fencepost.pipeline import pipeline_status_blocking
+from fencepost.widget import script
 from stop_sync.pipeline import NAME
 from stop_sync.settings import Settings
 
-WIDGET = Path(fencepost.web.__file__).parent / "static" / "widget.js"
 PAGE = """<!doctype html>
 <title>Stop sync</title>
 <script type="module" src="/widget.js"></script>
@@ -44,7 +42,7 @@ def create_app(settings: Settings | None = None) -> Flask:
 
     @app.get("/widget.js")
     def widget() -> Response:
-        return send_file(WIDGET, mimetype="text/javascript")
+        return Response(script(), mimetype="text/javascript")
 
     @app.get("/")
     def home() -> str:
