@@ -119,8 +119,8 @@ class Guard:
         """Fencepost's scheduler: `trigger`, `pause`, `resume`, `cancel`, `sync`, `asgi`."""
         self.native.events.subscribe(self._on_event)
         _ = self.native.store  # a URL that cannot work is said here, not when the first fire is due
-        terms = Terms(self.native.settings.execute_on, misfire, frozenset(unguarded), scheduler._job_defaults)
-        self.roll = Roll(terms)
+        self._misfire, self._unguarded = misfire, frozenset(unguarded)
+        self.roll = Roll(self._terms())
         self.wishes: deque[Wish] = deque()
         self.host: ExecutorHost | None = None
         self._leaving: concurrent.futures.Future[None] | None = None
@@ -143,6 +143,11 @@ class Guard:
         _before_exit(self._at_exit)
         if scheduler.running:
             self._join_running()
+
+    def _terms(self) -> Terms:
+        """The scheduler may be configured after it was guarded."""
+        defaults = self.scheduler._job_defaults
+        return Terms(self.native.settings.execute_on, self._misfire, self._unguarded, defaults)
 
     async def drain(self) -> None:
         """Claim no more, hand leadership over, and wait for what runs, up to the drain limit. For applications on an
@@ -451,10 +456,11 @@ class Guard:
         self.scheduler.wakeup()
 
     def _take_part(self) -> None:
-        if self._leaving is not None:
-            self._finish_leaving(self._leaving)
-        self.roll.clear()
-        self.wishes.clear()
+        # What was here before may still be leaving, with what it had: everything is made anew.
+        self._leaving = None
+        self.native.resize(_slots(self.scheduler))
+        self.roll = Roll(self._terms())
+        self.wishes = deque()
         self._woken = False
         self._process = os.getpid()
         self._started_at = self._clock.steady()

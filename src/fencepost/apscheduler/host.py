@@ -172,7 +172,7 @@ class ExecutorHost(HostElsewhere):
         for slot in Job.__slots__:
             if slot != "__weakref__" and hasattr(guarded.job, slot):
                 setattr(job, slot, getattr(guarded.job, slot))
-        job.id = FireId.of(guarded.job.id, run)
+        job.id = FireId.of(guarded.job.id, run, self)
         # The store has judged both. A late start must not undo a claim; and an executor counts a run until it has told
         # everybody of its end, when the next one may be here already.
         job.misfire_grace_time, job.max_instances = None, sys.maxsize
@@ -211,18 +211,19 @@ class ExecutorHost(HostElsewhere):
     # --- on the executors' threads -------------------------------------------------------------------------
 
     def _listen_to(self, executor: Any) -> None:
-        """Executors tell of a job's end by these two, with the id of the job they were given."""
+        """Executors tell of a job's end by these two, with the id of the job they were given. They outlive a stop of
+        the scheduler, and this host does not: the id knows whom to tell."""
         if "_run_job_success" in vars(executor):
             return
         success, failure, shutdown = executor._run_job_success, executor._run_job_error, executor.shutdown
 
         def on_success(job_id: str, events: list[Any]) -> None:
-            success(job_id, self._heard(job_id.run, events) if isinstance(job_id, FireId) else events)
+            success(job_id, job_id.host._heard(job_id.run, events) if isinstance(job_id, FireId) else events)
 
         def on_failure(job_id: str, error: BaseException, trace: Any = None) -> None:
             if isinstance(job_id, FireId):
-                self._tasks.pop(job_id.run, None)
-                self._conclude(job_id.run, error)
+                job_id.host._tasks.pop(job_id.run, None)
+                job_id.host._conclude(job_id.run, error)
             failure(job_id, error, trace)
 
         def on_shutdown(wait: bool = True) -> None:
@@ -263,11 +264,12 @@ class FireId(str):
     """A job's id that knows for which run the job was handed over. Executors give it back when the run has ended."""
 
     run: Run
+    host: ExecutorHost
 
     @classmethod
-    def of(cls, id: str, run: Run) -> FireId:
+    def of(cls, id: str, run: Run, host: ExecutorHost) -> FireId:
         made = cls(id)
-        made.run = run
+        made.run, made.host = run, host
         return made
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:

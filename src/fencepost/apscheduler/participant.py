@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
 from collections.abc import Callable
-from datetime import datetime
+from dataclasses import replace
 from typing import Any
 
 from fencepost.apscheduler.mirror import Mirror
-from fencepost.clock import Clock
-from fencepost.errors import UsageError
+from fencepost.clock import Clock, SystemClock
+from fencepost.errors import FencepostError, StoreUnavailable, StoreUnusable, UsageError
 from fencepost.execute import Host
 from fencepost.host import ClosableHost
 from fencepost.replica import Identity, Replica
@@ -18,6 +19,10 @@ from fencepost.scheduler import Scheduler
 from fencepost.store.base import Store
 from fencepost.tasks import Registry
 
+log = logging.getLogger("fencepost")
+
+LONGEST_WAIT = 5.0
+"""Seconds between two tries to open the store at the start."""
 PATIENCE = 2.0
 """Seconds to wait for what was wished for before something is asked, or the end."""
 
@@ -27,6 +32,8 @@ class Participant(Scheduler):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self._sized = self.settings.slots
+        self._joined: concurrent.futures.Future[None] | None = None
         self._make_mirror: Callable[[Replica], Mirror] | None = None
         self._mirror: Mirror | None = None
 
@@ -40,16 +47,46 @@ class Participant(Scheduler):
     ) -> concurrent.futures.Future[None]:
         self._registry = Registry()
         self._make_mirror = make_mirror
-        return self._take_part(host)
+        self._joined = self._take_part(host)
+        return self._joined
 
     def replica_on(
         self, store: Store, clock: Clock, host: Host, identity: Identity | None = None, inline: bool = False
     ) -> Replica:
+        current = self._store  # another one by now, if the scheduler was stopped and started at once
         replica = super().replica_on(store, clock, host, identity, inline)
+        self._store = current
         assert self._make_mirror is not None
         self._mirror = self._make_mirror(replica)
         replica.take_on(self._mirror)
         return replica
+
+    async def _bring_up(self, store: Store, host: Host) -> None:
+        """An application must come up whatever the store says. Where a database, a role or a folder is missing it is
+        tried again as well, like after an outage: when it is mended nobody has to start the application anew."""
+        replica = self.replica_on(store, SystemClock(), host)
+        told, failures = "", 0
+        while True:
+            try:
+                await store.open()
+                break
+            except FencepostError as error:
+                if isinstance(error, StoreUnavailable) and not isinstance(error, StoreUnusable):
+                    replica.store_failed(error)
+                elif str(error) != told:
+                    told = str(error)
+                    log.error("no guarded job runs, and the store is tried again: %s", told)
+                failures += 1
+                await asyncio.sleep(min(LONGEST_WAIT, replica.backoff(failures)))
+        if told:
+            log.warning("the store answers now: guarded jobs run")
+        replica.begin()
+        await replica.ready()
+
+    def resize(self, slots: int) -> None:
+        """As many slots as the executors have workers, unless a number was given."""
+        if self.settings.slots == self._sized:
+            self.settings, self._sized = replace(self.settings, slots=slots), slots
 
     async def _ready_store(self) -> Store:
         """What was added to the scheduler before is known there, too."""
@@ -59,14 +96,34 @@ class Participant(Scheduler):
         return store
 
     def depart(self) -> concurrent.futures.Future[None]:
-        """Grant what was wished for, then drain and leave. `end` comes after."""
-        return self.control_thread().submit(self._depart())
+        """Grant what was wished for, then drain and leave, on the control thread. A new start meanwhile has another
+        replica, on another store object: it need not wait for what still runs."""
+        with self._lock:
+            store, self._store = self._store, None
+            host, self._host = self._host, None
+        return self.control_thread().submit(self._depart(store, host, self._joined))
 
-    async def _depart(self) -> None:
-        if self._mirror is not None:
-            await self._mirror.granted(PATIENCE)
-        if (drained := self.begin_drain()) is not None:
+    async def _depart(
+        self,
+        store: Store | None,
+        host: ClosableHost | None,
+        joined: concurrent.futures.Future[None] | None,
+    ) -> None:
+        replica, mirror, drained = self._replica, self._mirror, self._draining
+        if mirror is not None:
+            await mirror.granted(PATIENCE)
+        if self._replica is replica:
+            self._replica = self._mirror = self._draining = None
+        if joined is not None:
+            joined.cancel()
+        if drained is not None:
             await asyncio.wrap_future(drained)
+        elif replica is not None:
+            await replica.drain()
+        if store is not None and store is not self._given_store:
+            await store.close()
+        if host is not None:
+            host.close()
 
     def end(self) -> None:
         self._end()
@@ -74,7 +131,8 @@ class Participant(Scheduler):
 
     @property
     def is_running_jobs(self) -> bool:
-        return self.replica is not None and bool(self.replica.runs)
+        replica = self._replica
+        return replica is not None and bool(replica.runs)
 
     def wake_worker(self) -> None:
         if (replica := self.replica) is not None:
@@ -83,7 +141,3 @@ class Participant(Scheduler):
     def wake_mirror(self) -> None:
         if (mirror := self._mirror) is not None:
             self.control_thread().loop.call_soon_threadsafe(mirror.wake)
-
-    def clock_now(self) -> datetime:
-        assert self._replica is not None
-        return self._replica.clock.wall()

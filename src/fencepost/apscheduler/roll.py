@@ -132,11 +132,6 @@ class Roll:
                 del self._by_name[guarded.name]
                 self._names.pop((guarded.alias, guarded.job.id), None)
 
-    def clear(self) -> None:
-        with self._lock:
-            self._by_name.clear()
-            self._names.clear()
-
     def _name(self, job: Any, alias: str, derived: bool) -> str:
         """Jobs that are alike in all by which they could be told apart are numbered in the order of their coming."""
         if not derived:

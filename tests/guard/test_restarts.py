@@ -1,0 +1,125 @@
+"""A scheduler that is stopped and started again, and a store that is not there yet."""
+
+# mypy: no-check-untyped-defs
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+
+import pytest
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from fencepost.apscheduler import guard
+from tests.guard.kit import QUICK, eventually, guarded
+
+OFTEN = {"trigger": "interval", "seconds": 1, "misfire_grace_time": 30, "id": "tick"}
+
+
+async def until(condition, seconds=20.0):
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "function"])
+async def test_every_round_of_an_asyncio_scheduler_runs_its_jobs(url, kind):
+    runs = []
+
+    async def coroutine():
+        runs.append(1)
+
+    def function():
+        runs.append(1)
+
+    scheduler = AsyncIOScheduler(timezone="UTC")
+    guard(scheduler, url, **QUICK)
+    for _ in range(4):
+        runs.clear()
+        scheduler.add_job(coroutine if kind == "coroutine" else function, **OFTEN)
+        begun = time.monotonic()
+        scheduler.start()
+        assert time.monotonic() - begun < 2
+        await until(lambda: len(runs) >= 2)
+        scheduler.shutdown()
+        await asyncio.sleep(0.05)
+
+
+async def test_a_start_does_not_wait_for_what_still_runs(url):
+    began, go_on = asyncio.Event(), asyncio.Event()
+    ended = []
+
+    async def long():
+        began.set()
+        await go_on.wait()
+        ended.append(1)
+
+    scheduler = AsyncIOScheduler(timezone="UTC")
+    guard(scheduler, url, **QUICK)
+    scheduler.add_job(long, **OFTEN)
+    scheduler.start()
+    await asyncio.wait_for(began.wait(), 20)
+    scheduler.shutdown()
+    await asyncio.sleep(0.05)
+    begun = time.monotonic()
+    scheduler.start()
+    assert time.monotonic() - begun < 2
+    go_on.set()
+    await until(lambda: ended)
+    scheduler.shutdown()
+
+
+async def cycles(url, number):
+    scheduler = AsyncIOScheduler(timezone="UTC")
+    guard(scheduler, url, **QUICK)
+    counted = []
+    for cycle in range(number):
+        scheduler.add_job(print, **OFTEN)
+        scheduler.start()
+        scheduler.shutdown()
+        await asyncio.sleep(0)
+        if cycle % 10 == 9:
+            await asyncio.sleep(0.2)
+            counted.append((threading.active_count(), len(os.listdir("/proc/self/fd"))))
+    return counted
+
+
+@pytest.mark.parametrize("number", [30, pytest.param(220, marks=pytest.mark.slow)])
+async def test_starting_and_stopping_leaks_neither_threads_nor_descriptors(url, number):
+    counted = await cycles(url, number)
+    threads, descriptors = zip(*counted[1:], strict=True)
+    assert max(threads) <= threads[0] + 4, counted
+    assert max(descriptors) <= descriptors[0] + 12, counted
+    assert threads[-1] <= threads[0] + 2, counted
+
+
+def test_a_store_that_is_misconfigured_at_the_start_is_taken_into_use_when_it_is_mended(tmp_path, caplog):
+    folder, runs = tmp_path / "missing", []
+    job = (lambda: runs.append(1), OFTEN)
+    with guarded(f"sqlite:///{folder}/shared.db", job):
+        eventually(lambda: "the store is tried again" in caplog.text, 20)
+        time.sleep(1.5)
+        assert caplog.text.count("the store is tried again") == 1
+        folder.mkdir()
+        eventually(lambda: runs, 30)
+    assert "the store answers now" in caplog.text
+
+
+def test_what_is_configured_after_the_guard_counts(url):
+    scheduler = BackgroundScheduler(timezone="UTC")
+    watch = guard(scheduler, url, **QUICK)
+    scheduler.configure(
+        timezone="UTC", job_defaults={"max_instances": 7}, executors={"default": ThreadPoolExecutor(3)}
+    )
+    scheduler.add_executor(ThreadPoolExecutor(2), "other")
+    scheduler.add_job(print, **OFTEN)
+    scheduler.start()
+    try:
+        assert watch.native.settings.slots == 5
+        assert str(watch.roll.named("tick").native.overlap) == "allow(7)"
+    finally:
+        scheduler.shutdown()
