@@ -45,6 +45,8 @@ OTHER_EVENTS = (
     "job.conflict",
     "job.moved",
     "job.removed",
+    "row.unreadable",
+    "row.readable",
 )
 
 
@@ -118,6 +120,7 @@ _LEVELS = {
     "loop.degraded": logging.ERROR,
     "job.refused": logging.WARNING,
     "job.conflict": logging.WARNING,
+    "row.unreadable": logging.ERROR,
     "started": logging.DEBUG,
     "given_back": logging.INFO,
 }

@@ -59,6 +59,8 @@ class Heart(Service):
         self._lingering = lingering
         replica.store_answered()
         self._learn(pulse, beat, sent)
+        if replica.inspector.has_news:
+            replica.inspector.wake()
         if beat.targets is not None:
             replica.worker.wake()  # what it was last answered was for the tasks known before
         if not pulse.known or self._should_lead(pulse):

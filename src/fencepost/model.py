@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 
 from fencepost.errors import ConfigurationError
 from fencepost.retry import Retry
-from fencepost.triggers import Trigger, from_iso, iso
+from fencepost.triggers import Trigger, from_iso, iso, trigger_from_json
 from fencepost.values import clean_json
 
 Json = Any
@@ -83,6 +83,7 @@ class Reason(StrEnum):
     REQUESTED = "on request"
     EFFECT_COMMITTED = "effect already committed"
     NOT_RECORDED = "could not be recorded"
+    UNREADABLE = "its row could not be read"
 
 
 def crashed(times: int) -> str:
@@ -210,13 +211,13 @@ def job_to_json(job: Job) -> dict[str, Json]:
     }
 
 
-def job_from_json(value: Mapping[str, Json]) -> Job:
-    from fencepost.triggers import trigger_from_json
-
+def job_from_json(
+    value: Mapping[str, Json], read_trigger: Callable[[Mapping[str, Json]], Trigger] = trigger_from_json
+) -> Job:
     return Job(
         id=value["id"],
         target=value["target"],
-        trigger=trigger_from_json(value["trigger"]) if value["trigger"] else None,
+        trigger=read_trigger(value["trigger"]) if value["trigger"] else None,
         args=value["args"],
         overlap=Overlap.parse(value["overlap"]),
         misfire=value["misfire"],
@@ -377,6 +378,14 @@ class JobRecord:
         success_at = run.succeeded_at or self.last_success_at
         return changed(self, last_run=run, last_success_at=success_at, failures_in_a_row=failures)
 
+    @property
+    def foreign(self) -> str | None:
+        """Why this host does not know one of its calendars; None: it knows them all."""
+        triggers = [segment.trigger for segment in self.segments]
+        if self.job.trigger is not None:
+            triggers.append(self.job.trigger)
+        return next((trigger.foreign for trigger in triggers if trigger.foreign is not None), None)
+
     def paused_at(self, moment: datetime) -> Gap | None:
         return next((gap for gap in self.pauses if gap.covers(moment)), None)
 
@@ -388,6 +397,8 @@ class JobRecord:
         """The next scheduled fire that no pause, as known now, will skip. The trigger in force has its anchor filled in
         by the store: this is right from the registration on."""
         trigger = self.segments[-1].trigger if self.segments else None
+        if trigger is not None and trigger.foreign is not None:
+            return None
         while trigger is not None and (found := trigger.next_after(moment)) is not None:
             gap = self.paused_at(found)
             if gap is None:

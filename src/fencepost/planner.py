@@ -20,9 +20,9 @@ class Planner(Service):
 
     async def step(self) -> float | None:
         replica = self.replica
-        if replica.term() is None:
-            return None
         horizon = replica.settings.horizon.total_seconds()
+        if replica.term() is None:
+            return await self._plan_what_is_left(horizon)
         due = await replica.store.due_jobs(horizon, BATCH)
         plans = self._expand(due, horizon)
         if not plans:
@@ -31,6 +31,18 @@ class Planner(Service):
             await replica.store.plan_fires(batch)
             replica.worker.wake()
         return 0.0
+
+    async def _plan_what_is_left(self, horizon: float) -> float | None:
+        """A leader that works is always a horizon ahead. What it has left until half of that cannot be read where it
+        runs: whoever knows the calendar plans it. If both do, the second plan is a no-op."""
+        replica = self.replica
+        if replica.draining or not replica.is_ready:
+            return None
+        due = await replica.store.due_jobs(horizon / 2, BATCH)
+        for batch in batches(self._expand(due, horizon)):
+            await replica.store.plan_fires(batch)
+            replica.worker.wake()
+        return horizon / 4
 
     def _expand(self, due: DueJobs, horizon: float) -> list[Plan]:
         plans = []

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from fencepost.model import Gap, JobEvent
-from fencepost.triggers import EARLIEST, Trigger, trigger_from_json
+from fencepost.triggers import EARLIEST, Trigger, stored_trigger
 
 INSTANT = timedelta(microseconds=1)
 
@@ -35,7 +35,7 @@ def reigns_of(history: Sequence[JobEvent]) -> list[Reign]:
         if found and found[-1].until is None:
             found[-1] = replace(found[-1], until=event.since, ended_by=event)
         if event.kind == "defined":
-            trigger = trigger_from_json(event.trigger) if event.trigger else None
+            trigger = stored_trigger(event.trigger) if event.trigger else None
             found.append(Reign(trigger, event.since))
     return found
 

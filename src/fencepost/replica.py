@@ -29,6 +29,7 @@ from fencepost.events import Ending, Event, Events
 from fencepost.execute import Host, Run, last_words, outcome
 from fencepost.failures import Failure, failure_of
 from fencepost.heart import Heart
+from fencepost.inspector import Inspector
 from fencepost.janitor import Janitor
 from fencepost.lag import LagWatch
 from fencepost.locks import log_claim, log_lease
@@ -125,6 +126,7 @@ class Replica:
         self.settler = Settler(self)
         self.janitor = Janitor(self)
         self.watcher = Watcher(self)
+        self.inspector = Inspector(self)
         self.listener = Listener(self)
         self.lag_watch = LagWatch(self)
         self.evidence = Evidence()
@@ -135,6 +137,7 @@ class Replica:
             self.worker,
             self.janitor,
             self.watcher,
+            self.inspector,
         ]
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -226,6 +229,8 @@ class Replica:
             self.return_unstarted([(each.fire.key, each.fire.token) for each in claims if each not in known])
         runs = [Run(self, claim, self.registry.get(claim.job.target), start_before) for claim in known]
         for run in runs:
+            if (outdated := self.runs.get(run.key)) is not None:
+                outdated.fence()  # its token is gone, and no beat would tell: the new run has its place
             self.runs[run.key] = run
             run.begin_timeout()
             log_claim("acquired", run.key, run.token)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import json
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import cache, lru_cache
@@ -43,6 +44,11 @@ class Trigger(ABC):
     """A fixed sequence of fires."""
 
     __slots__ = ()
+
+    @property
+    def foreign(self) -> str | None:
+        """Why this host cannot work out the fires; None: it can."""
+        return None
 
     def after(self, moment: datetime) -> Iterator[datetime]:
         """The fires strictly after `moment`, in UTC, strictly increasing."""
@@ -157,6 +163,39 @@ def trigger_from_json(value: Mapping[str, Any]) -> Trigger:
         hint = did_you_mean(kind, known)
         raise ConfigurationError(f"{kind!r} is no trigger type; {hint}set type to one of {', '.join(known)}.")
     return _READERS[kind](value)
+
+
+def stored_trigger(value: Mapping[str, Any]) -> Trigger:
+    """The same from a store, which other hosts write to. One that names a zone or a type that is not known here can
+    be kept and written back, but not expanded."""
+    try:
+        return trigger_from_json(value)
+    except ConfigurationError as error:
+        if not isinstance(dict(value).get("type"), str):
+            raise
+        return Foreign(json.dumps(value, sort_keys=True), str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign(Trigger):
+    """A trigger of another host, as its JSON: this one does not know the zone or the type that it names."""
+
+    text: str
+    why: str = field(compare=False)
+
+    @property
+    def foreign(self) -> str:
+        return self.why
+
+    def describe(self) -> str:
+        return f"{self.text}, which this host does not know"
+
+    def to_json(self) -> dict[str, Any]:
+        value: dict[str, Any] = json.loads(self.text)
+        return value
+
+    def _after(self, moment: datetime) -> Iterator[datetime]:
+        raise ConfigurationError(f"{self.text} cannot be expanded here: {self.why}")
 
 
 def register_trigger_type(name: str, read: Callable[[Mapping[str, Any]], Trigger]) -> None:

@@ -19,6 +19,7 @@ NAMES = {
     "runs_in_progress",
     "job_last_success_timestamp_seconds",
     "job_next_run_timestamp_seconds",
+    "job_unreadable",
     "data_updated_timestamp_seconds",
     "misfires",
     "skips",

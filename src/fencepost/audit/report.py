@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from fencepost.model import JobEvent, State
+from fencepost.store.unreadable import Unreadable
 
 MOST_LISTED = 1000
 """Findings of one kind, and events, that are listed. All are counted."""
@@ -75,9 +76,12 @@ class Report:
     """Jobs whose history is known only after this moment, in the window. What was due before cannot be worked
     out, so those rows are not compared with a calendar."""
 
+    unreadable: list[Unreadable] = field(default_factory=list)
+    """Rows that cannot be read here. A job whose definition or history is among them was not checked."""
+
     @property
     def clean(self) -> bool:
-        return not self.found.total()
+        return not self.found.total() and not any(row.job_id for row in self.unreadable)
 
     @property
     def ran(self) -> int:

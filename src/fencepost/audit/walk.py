@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -12,9 +12,9 @@ from fencepost.audit.pages import Progress, oldest_first, page_before
 from fencepost.audit.report import Report
 from fencepost.audit.zones import tzdata_version
 from fencepost.errors import UsageError
-from fencepost.model import FireRecord, JobRecord
+from fencepost.model import FireRecord, JobEvent, JobRecord
 from fencepost.store.base import FireQuery, Roster, Store
-from fencepost.triggers import EARLIEST, as_utc, iso
+from fencepost.triggers import EARLIEST, as_utc, iso, stored_trigger
 
 DEFAULT_WINDOW = timedelta(days=1)
 RETENTION = timedelta(days=30)
@@ -65,6 +65,7 @@ class Walk:
     _heads: dict[str, list[Absent]] = field(default_factory=lambda: defaultdict(list))
     """By job: fires at the beginning of the window that perhaps an older row stands for."""
     _records: dict[str, JobRecord] = field(default_factory=dict)
+    _unchecked: set[str] = field(default_factory=set)
 
     async def begin(self) -> None:
         # Calendars that are behind are those of removed jobs as well: they still owe rows.
@@ -79,9 +80,11 @@ class Walk:
 
     async def page(self, rows: Iterable[FireRecord]) -> None:
         for fire in rows:
-            if self.only is None or fire.job_id == self.only:
+            if fire.job_id not in self._unchecked and (self.only is None or fire.job_id == self.only):
                 # A job that was removed is met here first.
-                (self.jobs.get(fire.job_id) or await self._job(fire.job_id)).row(fire)
+                job = self.jobs.get(fire.job_id) or await self._job(fire.job_id)
+                if job is not None:
+                    job.row(fire)
         await self._look_into_absent()
 
     async def finish(self) -> None:
@@ -90,11 +93,16 @@ class Walk:
         await self._look_into_absent()
         await self._look_back()
         self.report.jobs = len(self.jobs)
+        self.report.unreadable = self.store.unreadable.rows
         for findings in self.report.findings.values():
             findings.sort(key=lambda finding: (finding.due_at, finding.job_id))
 
-    async def _job(self, id: str) -> JobAudit:
+    async def _job(self, id: str) -> JobAudit | None:
+        """None: its definition or its history cannot be read here, so nobody can say what was due."""
         history, record = await self.store.history(id), self._records.get(id)
+        if id in self._not_readable(history):
+            self._unchecked.add(id)
+            return None
         orphaned = (
             record is not None
             and self.known_targets is not None
@@ -103,6 +111,14 @@ class Walk:
         self.report.note(history)
         self.jobs[id] = JobAudit(id, history, record, orphaned, self.report)
         return self.jobs[id]
+
+    def _not_readable(self, history: Sequence[JobEvent]) -> set[str]:
+        """Of the job of this history, and of all others met so far."""
+        rows = [row for row in self.store.unreadable.rows if row.kind in ("job", "event")]
+        foreign = {
+            event.job_id for event in history if event.trigger and stored_trigger(event.trigger).foreign
+        }
+        return {row.job_id for row in rows if row.job_id} | foreign
 
     async def _look_into_absent(self) -> None:
         """Fires that never started are joined to the row before them, also while we read: perhaps that row has

@@ -30,6 +30,7 @@ from fencepost.store.base import Store
 from fencepost.triggers import iso
 from fencepost.views.shapes import Shape, event_shape, time
 from fencepost.views.times import ago
+from fencepost.views.unreadable import unreadable_shape
 
 SHOWN = 50
 """Findings of each kind that are shown; --json has up to a thousand."""
@@ -154,6 +155,8 @@ def tell(report: Report, store: str) -> None:
     rows = [finding for kind in Kind for finding in report.findings[kind][:SHOWN]]
     if rows:
         table(("fire", "what", "fires", "why"), map(_row, rows))
+    for row in report.unreadable[:SHOWN]:
+        say(f"unreadable: {row.told}; {row.remedy}")
     say(_verdict(report, len(rows)))
 
 
@@ -176,6 +179,11 @@ def _row(finding: Finding) -> tuple[Any, ...]:
 
 
 def _verdict(report: Report, shown: int) -> str:
+    if report.unreadable and not report.found.total() and not report.clean:
+        jobs = sorted({row.job_id for row in report.unreadable if row.job_id})
+        return (
+            f"All that could be checked is accounted for once; not all of {', '.join(jobs[:10])} can be read."
+        )
     if report.clean:
         open_ = f", {report.pending} of them not final yet" if report.pending else ""
         return f"Every fire that was due is accounted for once{open_}."
@@ -212,6 +220,7 @@ def _shape(report: Report) -> Shape:
         **{kind.value: [_finding_shape(finding) for finding in report.findings[kind]] for kind in Kind},
         "history": [{"job_id": event.job_id, **event_shape(event)} for event in report.events],
         "history_found": report.events_found,
+        "unreadable": [unreadable_shape(row) for row in report.unreadable],
         "history_known_after": {id: time(moment) for id, moment in sorted(report.forgotten.items())},
     }
 

@@ -9,7 +9,7 @@ from datetime import datetime
 import click
 
 from fencepost.cli.output import emit, facts, note, say, table, when
-from fencepost.cli.source import Source, json_option, stored_job, takes, whoami
+from fencepost.cli.source import Source, json_option, no_such_job, stored_job, takes, whoami
 from fencepost.cli.status import job_state, job_table
 from fencepost.cli.views import tz_option
 from fencepost.errors import ConfigurationError
@@ -79,16 +79,18 @@ def show_job(words: tuple[str, ...], url: str | None, namespace: str | None, as_
 def remove_job(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> None:
     """Remove job ID.
 
-    What is due or waiting is cancelled, what runs goes on. Its history stays.
+    What is due or waiting is cancelled, what runs goes on. Its history stays. A job that cannot be read is removed all
+    the same: its tokens go on where they were, and no fire of it is run again.
     """
     source = Source.of(words, ("ID",), url, namespace)
     [id] = source.words
 
     async def remove(store: Store) -> tuple[JobRecord, bool]:
-        record = await stored_job(store, id)
+        if not await store.jobs([id]) and not store.unreadable.holding(id):
+            raise await no_such_job(store, id)
         replicas = (await store.roster()).replicas
         removed = await source.scheduler.do_change(id, "remove", by=whoami())
-        return removed, any(record.job.target in replica.targets for replica in replicas)
+        return removed, any(removed.job.target in replica.targets for replica in replicas)
 
     record, known = source.ask(remove)
     if as_json:

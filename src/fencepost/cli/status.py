@@ -12,7 +12,9 @@ from fencepost.cli.output import distance, emit, facts, narrow, roughly, say, ta
 from fencepost.cli.source import Source, json_option, takes
 from fencepost.cli.views import not_both, shown, tz_option, watch_option
 from fencepost.insight.lookup import shortened
-from fencepost.triggers import from_iso
+from fencepost.model import State
+from fencepost.store.base import FireQuery, Store
+from fencepost.triggers import EARLIEST, from_iso
 from fencepost.views.overview import overview
 from fencepost.views.shapes import Shape
 
@@ -30,7 +32,7 @@ def status(
     source = Source.of(words, (), url, namespace)
 
     def look() -> tuple[Shape, datetime]:
-        return source.ask(lambda store: overview(store, source.scheduler.store_name))
+        return source.ask(lambda store: look_at_all(store, source.scheduler.store_name))
 
     if as_json:
         emit(look()[0])
@@ -51,6 +53,24 @@ def print_status(found: Shape, now: datetime) -> None:
             say(f"{key} goes on in a thread of {replica['replica']}, although its run has ended")
     say("")
     job_table(found["jobs"], now)
+    for row in found["unreadable"]:
+        say(f"unreadable: {row['kind']} {row['key']}{_of_job(row)}: {row['why']}; {row['remedy']}")
+
+
+def _of_job(row: Shape) -> str:
+    return f" of job {row['job_id']}" if row["job_id"] not in (None, row["key"]) else ""
+
+
+FINAL = tuple(state for state in State if state.final)
+RECENT = 1000
+"""Fires that ended and are read, so that those that cannot be are told of."""
+
+
+async def look_at_all(store: Store, name: str) -> tuple[Shape, datetime]:
+    """An overview, for which also what is rarely read has been read, so that it shows what cannot be."""
+    await store.history_since(EARLIEST)
+    await store.find_fires(FireQuery(states=FINAL, limit=RECENT))
+    return await overview(store, name)
 
 
 def job_table(jobs: Iterable[Shape], now: datetime) -> None:

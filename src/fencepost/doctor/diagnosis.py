@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fencepost.cli.status import look_at_all
 from fencepost.clock import Clock
 from fencepost.doctor.clocks import clocks, distance, trips
 from fencepost.doctor.cluster import cluster, is_live
@@ -14,11 +15,11 @@ from fencepost.doctor.finding import Finding, Level, problem
 from fencepost.doctor.jobs import jobs, undecided
 from fencepost.doctor.looks import look_at
 from fencepost.doctor.target import compared, declared
-from fencepost.doctor.zones import unreadable, zones
-from fencepost.errors import ConfigurationError, FencepostError, StoreCorrupt, StoreUnavailable
+from fencepost.doctor.unreadable import unreadable
+from fencepost.doctor.zones import zones
+from fencepost.errors import FencepostError, StoreUnavailable
 from fencepost.scheduler import Scheduler
 from fencepost.store.base import Store
-from fencepost.views.overview import overview
 
 
 @dataclass
@@ -80,17 +81,11 @@ async def _look_into(scheduler: Scheduler, target: str | None, clock: Clock, fou
 
 
 async def _look_at_work(store: Store, scheduler: Scheduler, target: str | None, found: Diagnosis) -> None:
-    try:
-        records = await store.jobs()
-    except StoreCorrupt as error:
-        if not isinstance(error.__cause__, ConfigurationError):
-            raise
-        # What is there is sound, but needs something that is missing here.
-        found.add("zones", unreadable(error.__cause__))
-        return
-    status, now = await overview(store, scheduler.store_name)
+    records = await store.jobs()
+    status, now = await look_at_all(store, scheduler.store_name)
     found.add("zones", zones(records))
     found.add("cluster", cluster(status))
+    found.add("unreadable", unreadable(store.unreadable.rows))
     found.add("jobs", jobs(status, records, await undecided(store, now), now))
     if target is not None:
         up = {replica["replica"] for replica in status["replicas"] if is_live(replica)}

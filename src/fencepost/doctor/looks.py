@@ -28,6 +28,7 @@ from fencepost.store.local import boot_id, refuse_network_file_system
 from fencepost.store.sqlite import SqliteStore
 from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, namespaces
 from fencepost.store.sqlite.store import wal_is_sound
+from fencepost.store.unreadable import Registry
 
 START = "start a replica: `fencepost run app:scheduler`"
 NOT_YET = f"{START}; if one has been started, correct the URL or the namespace"
@@ -114,7 +115,7 @@ def _file(path: Path, namespace: str) -> Look:
     folder = Folder(path / namespace)
     if namespace not in (found := namespaces_in(path)):
         return _nothing_there(namespace, found)
-    journal = Journal(folder, snapshot_bytes=0, keep_fires=0)
+    journal = Journal(folder, snapshot_bytes=0, keep_fires=0, registry=Registry())
     try:
         journal.load()
         boot = journal.state.boot

@@ -10,6 +10,7 @@ from datetime import datetime
 from fencepost.insight.cluster import ACTIVE, Cluster
 from fencepost.model import FireRecord, Gap, JobRecord, LastRun, Rival, State
 from fencepost.store.base import FireQuery, JobPage, Store
+from fencepost.store.unreadable import Unreadable
 from fencepost.triggers import iso
 from fencepost.values import json_text
 from fencepost.views.shapes import Shape, origin_shape, pause_shape, run_shape, schedule, time
@@ -120,6 +121,8 @@ class Reading:
     entries: Sequence[Entry]
     more: bool
     """There are more jobs than are listed."""
+    unreadable: Sequence[Unreadable] = ()
+    """What this process could not read."""
 
     @property
     def now(self) -> datetime:
@@ -148,8 +151,8 @@ async def read_all(store: Store, board: Board, cluster: Cluster, most: int | Non
     async for records in pages(store):
         entries += await board.entries(store, cluster, records)
         if most is not None and len(entries) > most:
-            return Reading(cluster, entries[:most], True)
-    return Reading(cluster, entries, False)
+            return Reading(cluster, entries[:most], True, store.unreadable.rows)
+    return Reading(cluster, entries, False, store.unreadable.rows)
 
 
 async def pages(store: Store) -> AsyncIterator[Sequence[JobRecord]]:

@@ -16,6 +16,7 @@ from fencepost.errors import UsageError
 from fencepost.model import FireRecord, JobRecord
 from fencepost.settings import did_you_mean
 from fencepost.store.base import FireQuery, Store
+from fencepost.store.unreadable import RowUnreadable
 
 TIME_ALONE = timedelta(hours=12)
 """A fire due this recently is named by the time of day: pasted back within as long again, it still is the latest."""
@@ -36,6 +37,8 @@ _MOMENT = re.compile(
 
 async def stored_job(store: Store, job_id: str) -> JobRecord:
     found = await store.jobs([job_id])
+    if not found and (row := store.unreadable.holding(job_id)):
+        raise RowUnreadable(f"{row.told}; {row.remedy}")
     if not found:
         raise await no_such_job(store, job_id)
     return found[0]

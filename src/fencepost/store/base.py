@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Literal
 
 from fencepost.model import (
@@ -29,6 +30,7 @@ from fencepost.model import (
     ReplicaRecord,
     State,
 )
+from fencepost.store.unreadable import Registry
 from fencepost.triggers import EARLIEST
 
 # --- presence and leadership ------------------------------------------------------------------------
@@ -178,9 +180,18 @@ class PutJob:
 
 
 Outcome = Literal[
-    "created", "changed", "unchanged", "exists", "older revision", "flip back", "other origin", "made by hand"
+    "created",
+    "changed",
+    "unchanged",
+    "exists",
+    "older revision",
+    "flip back",
+    "other origin",
+    "made by hand",
+    "unreadable",
 ]
-REFUSED = frozenset({"exists", "older revision", "flip back", "other origin", "made by hand"})
+"""Unreadable: what is stored cannot be read here, and is left as it is."""
+REFUSED = frozenset({"exists", "older revision", "flip back", "other origin", "made by hand", "unreadable"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,6 +444,11 @@ class Store(ABC):
         """What those who look may ask on an event loop of their own: a store with connections of its own to the same
         place, or this one if it can be asked on any loop. None: all must ask this one, on the control loop."""
         return None
+
+    @cached_property
+    def unreadable(self) -> Registry:
+        """What this process has met in the store and could not read."""
+        return Registry()
 
     @abstractmethod
     async def open(self) -> None: ...

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from fencepost.clock import Moment
 from fencepost.model import (
     Gap,
+    Job,
     JobEvent,
     JobRecord,
     Reason,
@@ -26,6 +27,7 @@ from fencepost.store.definitions import definition_outcome, provenance, stands, 
 from fencepost.store.ledger import Ledger, later
 from fencepost.store.rows import MOST_EVENTS, TargetRecord
 from fencepost.store.rules import ORPHANED_AFTER
+from fencepost.store.unreadable import salvaged_fire, salvaged_token
 from fencepost.triggers import EARLIEST, LATEST
 
 MAX_GAPS_KEPT = 100
@@ -100,6 +102,8 @@ class Calendars(Ledger):
         job, existing = put.job, self.job(put.job.id)
         if stands(existing, put):
             return JobPut(job.id, "unchanged")
+        if self.aside(job.id):
+            return JobPut(job.id, "unreadable")
         live = [replica for replica in replicas.values() if replica.expires > at.steady]
         outcome = definition_outcome(existing, put, live, self.knowing)
         if existing is not None and outcome in REFUSED:
@@ -196,7 +200,7 @@ class Calendars(Ledger):
 
     def _miss(self, at: Moment, record: JobRecord, moment: datetime) -> None:
         key = fire_key(record.id, moment)
-        if self.fire(key) is None:
+        if self.fire(key) is None and not self.broken_fire(key):
             fire = planned_fire(key, record.id, moment, 1, None)
             self.put_fire(changed(fire, state=State.MISSED, reason=Reason.PAST, finished_at=at.wall))
 
@@ -210,7 +214,12 @@ class Calendars(Ledger):
         return tuple(ended)
 
     def change_job(self, at: Moment, change: ChangeJob) -> JobRecord | None:
-        record = self.job(change.job_id)
+        self.preload(at.wall, jobs=[change.job_id])
+        record, row = self.job(change.job_id), self.aside(change.job_id)
+        if row is not None and not row.foreign:
+            if change.kind != "remove":
+                self._refuse_aside(change.job_id)
+            record = self._written_anew(at, change.job_id)
         if record is None or record.removed_at or change.version not in (None, record.version):
             return None
         if change.if_undeclared and (record.source != "code" or self._is_declared(at, record)):
@@ -276,13 +285,29 @@ class Calendars(Ledger):
             segments=tuple(changed(each, removed=True) for each in self._ended(record.segments, since)),
         )
 
+    def _written_anew(self, at: Moment, id: str) -> JobRecord:
+        """A job that cannot be read, as it is removed: what protects its fires and tokens outlives it. Where that
+        cannot be read either, every fire up to now counts as decided, and tokens go on above all there can have
+        been."""
+        known, record = self.salvage_job(id), self.job(id)
+        versions = [event.version for event in self.events_of(id)]
+        job = record.job if record is not None else Job(id, known.get("target") or id)
+        token = known.get("token", salvaged_token(at, self.leader.era))
+        decided = known.get("decided_through", at.wall)
+        for fire in self.broken_live(id, at.wall):
+            self.put_fire(salvaged_fire(at, fire, Reason.UNREADABLE))
+            decided = max(fire.last_due, decided or fire.last_due)
+        record = JobRecord(job, job.fingerprint, at.wall, at.wall, version=max(versions, default=0))
+        return changed(record, token=token, decided_through=decided)
+
     def _page_of_jobs(self, at: Moment, page: JobPage) -> list[JobRecord]:
         """Jobs that were removed are passed over, some at a time."""
         found: list[JobRecord] = []
         more = replace(page, limit=max(page.limit, SHORTEST_PAGE))
         while len(found) < page.limit and (ids := self.job_ids(more)):
             self.preload(at.wall, records=ids)
-            found += [record for record in map(self._job, ids) if not record.removed_at]
+            some = [record for record in map(self.job, ids) if record is not None]
+            found += [record for record in some if not record.removed_at]
             more = replace(more, after=ids[-1])
         return found[: page.limit]
 
@@ -320,7 +345,7 @@ class Calendars(Ledger):
         until = at.wall + timedelta(seconds=horizon)
         due = self.due_plans(until, limit)
         self.preload(at.wall, jobs=due)
-        found = [self._job(id) for id in due]
+        found = [self._job(id) for id in due if not self.aside(id)]
         gaps = {record.job.target: self.target(record.job.target).gaps for record in found}
         return DueJobs(at.wall, tuple(found), self.soonest_plan(), gaps, self.leader.era.lost_through)
 
@@ -334,7 +359,7 @@ class Calendars(Ledger):
         return planned
 
     def _plan(self, at: Moment, plan: Plan) -> bool:
-        record = self.job(plan.job_id)
+        record = None if self.aside(plan.job_id) else self.job(plan.job_id)
         head = record.segments[0] if record and record.segments else None
         if record is None or head is None:
             return False

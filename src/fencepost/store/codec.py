@@ -17,7 +17,7 @@ from fencepost.errors import StoreCorrupt
 from fencepost.model import Job, Json, Overlap, job_from_json, job_to_json
 from fencepost.retry import Retry
 from fencepost.store.base import Update
-from fencepost.triggers import Trigger, trigger_from_json
+from fencepost.triggers import Trigger, stored_trigger
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -114,13 +114,17 @@ Reader = Callable[[Any], Any]
 @cache
 def _reader(kind: Any) -> Reader:
     origin, arguments = get_origin(kind), get_args(kind)
-    if kind is Any or origin is Literal or kind in (str, int, float, bool, type(None)):
+    if kind is Any:
         return _as_it_is
+    if kind in _PLAIN:
+        return _plain_reader(kind)
+    if origin is Literal:
+        return _literal_reader(arguments)
     if origin in (Union, types.UnionType):
         return _union_reader(arguments)
     if origin in (tuple, Sequence) or (origin is not None and issubclass(origin, Sequence)):
         each = _reader(arguments[0])
-        return lambda value: tuple(each(item) for item in value)
+        return lambda value: tuple(each(item) for item in _listed(value))
     if origin is frozenset:
         return frozenset
     if origin is not None and issubclass(origin, Mapping):
@@ -129,12 +133,34 @@ def _reader(kind: Any) -> Reader:
     return _class_reader(kind)
 
 
+def _plain_reader(kind: Any) -> Reader:
+    """What the rules count and compare with must be what they expect: a text in place of a number would break a
+    whole step, far from the row that it came from."""
+    accepted = (int, float) if kind is float else (kind,)
+
+    def read(value: Any) -> Any:
+        if type(value) not in accepted:
+            raise StoreCorrupt(f"{value!r:.100} is no {kind.__name__}")
+        return value
+
+    return read
+
+
+def _literal_reader(accepted: Sequence[Any]) -> Reader:
+    def read(value: Any) -> Any:
+        if value not in accepted:
+            raise StoreCorrupt(f"{value!r:.100} is none of {', '.join(map(str, accepted))}")
+        return value
+
+    return read
+
+
 def _class_reader(kind: Any) -> Reader:
     special: dict[Any, Reader] = {
         datetime: moment,
         timedelta: lambda value: timedelta(seconds=value),
-        Job: job_from_json,
-        Trigger: trigger_from_json,
+        Job: lambda value: job_from_json(value, stored_trigger),
+        Trigger: stored_trigger,
         Retry: Retry.from_json,
         Overlap: Overlap.parse,
     }
@@ -155,6 +181,12 @@ def _union_reader(arguments: Sequence[Any]) -> Reader:
         return lambda value: None if value is None else inner(value)
     readers = {kind.__name__: _reader(kind) for kind in kinds}
     return lambda value: readers[value[_TAG]]({k: v for k, v in value.items() if k != _TAG})
+
+
+def _listed(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        raise StoreCorrupt(f"{value!r:.100} is no list")
+    return value
 
 
 def _as_it_is(value: Any) -> Any:

@@ -8,13 +8,24 @@ fires costs a few statements. A store says how rows are fetched and written, in 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 
-from fencepost.model import FireRecord, JobRecord, Lease, ReplicaRecord
+from fencepost.clock import Moment
+from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord
 from fencepost.store.rows import TargetRecord
-from fencepost.store.state import StoreState
+from fencepost.store.state import StoreState, blank_fire
+from fencepost.store.texts import read
+from fencepost.store.unreadable import (
+    Registry,
+    Unreadable,
+    checked_job,
+    salvaged,
+    salvaged_lease,
+    salvaged_presence,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +37,25 @@ class JobChange:
     plan_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class BrokenFire:
+    """What is known of a fire whose row cannot be read."""
+
+    job_id: str
+    live: bool
+    replica: str | None
+
+
 class LazyRows(StoreState):
-    def __init__(self) -> None:
+    at = Moment(datetime.fromtimestamp(0, UTC), 0.0)
+    """The moment of the step."""
+
+    def __init__(self, registry: Registry) -> None:
+        """`registry`: of the rows that this process could not read, kept from step to step."""
         super().__init__()
+        self.registry = registry
+        self._broken_fires: dict[str, BrokenFire] = {}
+        self._broken_presences: dict[str, ReplicaRecord] = {}
         self._fetched_jobs: dict[str, JobRecord | None] = {}
         self._job_changes: dict[str, JobChange] = {}
         self._live_fetched: dict[str, datetime | None] = {}
@@ -79,6 +106,10 @@ class LazyRows(StoreState):
     def fetch_lease(self) -> Lease: ...
 
     @abstractmethod
+    def fetch_hot(self, id: str) -> Mapping[str, Callable[[], Any]]:
+        """Of a job: how to read its `target`, `token` and `decided_through`, each by itself."""
+
+    @abstractmethod
     def delete_planned(self, job_id: str, now: datetime) -> None:
         """Pending, scheduled, due after now."""
 
@@ -115,6 +146,75 @@ class LazyRows(StoreState):
             self.write_replica(id, replica, self._stored_replicas.pop(id, None))
             if replica is not None:
                 self._stored_replicas[id] = replica
+
+    # --- rows that cannot be read -----------------------------------------------------------------------
+
+    def read_job(self, id: str, decode: Callable[..., JobRecord], *args: Any) -> JobRecord | None:
+        """None: it cannot be read."""
+
+        def checked() -> JobRecord:
+            return checked_job(decode(*args), id)
+
+        record = self.registry.read("job", id, checked, job_id=id, holds=True)
+        if record is not None:
+            self.registry.note_foreign(record)
+        return record
+
+    def read_fire(
+        self, key: str, broken: BrokenFire, decode: Callable[..., FireRecord], *args: Any
+    ) -> FireRecord | None:
+        """`broken`: what is known if it cannot be read."""
+        fire = self.registry.read("fire", key, decode, *args, job_id=broken.job_id, holds=broken.live)
+        if fire is None:
+            self._broken_fires[key] = broken
+        return fire
+
+    def read_event(self, job_id: str, number: object, row: str) -> JobEvent | None:
+        return self.registry.read("event", f"{job_id} {number}", read, JobEvent, row, job_id=job_id)
+
+    def read_target(self, name: str, decode: Callable[..., TargetRecord], *args: Any) -> TargetRecord:
+        """One that cannot be read counts as known, and always so: its jobs go on, and if nobody knows it that will be
+        noticed once more."""
+        return self.registry.read("target", name, decode, *args) or TargetRecord(name)
+
+    def read_replica(
+        self,
+        id: str,
+        fields: Callable[[], Mapping[str, Callable[[], Any]]],
+        decode: Callable[..., ReplicaRecord],
+        *args: Any,
+    ) -> ReplicaRecord | None:
+        """`fields`: how to read each by itself, if the whole cannot be."""
+        replica = self.registry.read("replica", id, decode, *args)
+        if replica is None:
+            self._broken_presences[id] = salvaged_presence(id, salvaged(fields()))
+        return replica
+
+    def read_lease(
+        self, fields: Callable[[], Mapping[str, Callable[[], Any]]], decode: Callable[..., Lease], *args: Any
+    ) -> Lease:
+        lease = self.registry.read("lease", "leader", decode, *args)
+        return lease if lease is not None else salvaged_lease(self.at, salvaged(fields()))
+
+    def aside(self, job_id: str) -> Unreadable | None:
+        return self.registry.holding(job_id)
+
+    def broken_fire(self, key: str) -> bool:
+        return key in self._broken_fires
+
+    def broken_live(self, job_id: str, now: datetime) -> Sequence[FireRecord]:
+        broken = [key for key, each in self._broken_fires.items() if each.live and each.job_id == job_id]
+        return [blank_fire(key, job_id, now) for key in broken]
+
+    def salvage_job(self, id: str) -> Mapping[str, Any]:
+        return salvaged(self.fetch_hot(id))
+
+    def broken_replicas(self) -> Sequence[ReplicaRecord]:
+        self._replicas()
+        return list(self._broken_presences.values())
+
+    def holds_broken(self, replica: str) -> bool:
+        return any(each.live and each.replica == replica for each in self._broken_fires.values())
 
     # --- jobs -------------------------------------------------------------------------------------------
 
@@ -155,9 +255,12 @@ class LazyRows(StoreState):
         self.flush()
         ids = self.fetch_job_ids(target)
         self._fetch_jobs([id for id in ids if id not in self._fetched_jobs])
-        return [self.jobs_by_id[id] for id in ids]
+        return [self.jobs_by_id[id] for id in ids if id in self.jobs_by_id]
 
     def put_job_row(self, record: JobRecord, look_at: datetime | None, plan_at: datetime | None) -> None:
+        if self.registry:
+            self.registry.forget("job", record.id)
+            self.registry.note_foreign(record)
         before = self._fetched_jobs.setdefault(record.id, None)
         self.jobs_by_id[record.id] = record
         self._job_changes[record.id] = JobChange(record, before, look_at, plan_at)
@@ -182,6 +285,8 @@ class LazyRows(StoreState):
     def put_fire(self, fire: FireRecord) -> None:
         super().put_fire(fire)
         self._fire_changes[fire.key] = fire
+        if self._broken_fires.pop(fire.key, None):
+            self.registry.forget("fire", fire.key)
 
     def drop_fire(self, fire: FireRecord) -> None:
         if fire.key in self.fires:
@@ -240,10 +345,12 @@ class LazyRows(StoreState):
 
     def put_replica(self, replica: ReplicaRecord) -> None:
         self._replicas()[replica.id] = replica
+        self._broken_presences.pop(replica.id, None)
         self._replica_changes[replica.id] = replica
 
     def drop_replica(self, id: str) -> None:
         self._replicas().pop(id, None)
+        self._broken_presences.pop(id, None)
         self._replica_changes[id] = None
 
     @property

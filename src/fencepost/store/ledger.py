@@ -9,6 +9,7 @@ from fencepost.model import FireRecord, Gap, JobRecord, Reason, State, changed
 from fencepost.store.base import FireQuery
 from fencepost.store.decide import Closing, JobView
 from fencepost.store.rows import Rows
+from fencepost.store.unreadable import RowUnreadable
 
 
 class Ledger(Rows):
@@ -23,18 +24,19 @@ class Ledger(Rows):
     def _finish(self, at: Moment, fire: FireRecord, state: State, reason: str | None) -> FireRecord:
         fire = finished(at, fire, state, reason)
         self.put_fire(fire)
-        self._keep(at, self._job(fire.job_id).after_run(fire))
+        self._keep_job_of(at, fire)
         return fire
 
     def _wait_again(self, at: Moment, fire: FireRecord, not_before: datetime, settled: int = 0) -> FireRecord:
         fire = changed(fire, settled=settled)
         if fire.cancel_requested:
             return self._finish(at, fire, State.CANCELLED, Reason.REQUESTED)
-        if self._job(fire.job_id).removed_at:
+        record = self.job(fire.job_id)
+        if record is not None and record.removed_at:
             return self._finish(at, fire, State.CANCELLED, Reason.REMOVED)
         fire = changed(fire, state=State.WAITING, not_before=not_before, progress=None)
         self.put_fire(fire)
-        self._keep(at, self._job(fire.job_id))
+        self._keep_job_of(at, fire)
         return fire
 
     def _close(self, at: Moment, record: JobRecord, closing: Closing) -> JobRecord:
@@ -69,6 +71,13 @@ class Ledger(Rows):
         plan_at = None if head is None or orphaned else head.next_at
         look_at = at.wall + look_again if look_again else self._next_look(at, record)
         self.put_job_row(record, look_at, plan_at)
+
+    def _keep_job_of(self, at: Moment, fire: FireRecord) -> None:
+        """The end of a run counts also while its job cannot be read. That is set aside until it can be: nothing of it
+        need be looked at before."""
+        record = self.job(fire.job_id)
+        if record is not None:
+            self._keep(at, record.after_run(fire) if fire.state.final else record)
 
     def _next_look(self, at: Moment, record: JobRecord) -> datetime | None:
         """When this job's fires next need a decision. A fire that waits for its turn, or for the planner,
@@ -112,8 +121,17 @@ class Ledger(Rows):
 
     def _job(self, id: str) -> JobRecord:
         record = self.job(id)
+        if record is None:
+            self._refuse_aside(id)
         assert record is not None, "a fire's job is never forgotten"
         return record
+
+    def _refuse_aside(self, job_id: str) -> None:
+        """Nothing is done with a job that cannot be read: what it would break is not known. A job whose calendar is
+        not known here can be paused, triggered and removed all the same."""
+        row = self.aside(job_id)
+        if row is not None and not row.foreign:
+            raise RowUnreadable(f"job {job_id} is set aside: {row.told}; {row.remedy}")
 
 
 def finished(at: Moment, fire: FireRecord, state: State, reason: str | None) -> FireRecord:

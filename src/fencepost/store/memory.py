@@ -9,6 +9,7 @@ from fencepost.clock import Clock, SystemClock, moment_of
 from fencepost.errors import Fork
 from fencepost.store.mirror import Mirror, P, Step, T
 from fencepost.store.state import StoreState
+from fencepost.store.unreadable import Registry
 from fencepost.store.waiting import Waiters
 
 
@@ -26,6 +27,10 @@ class MemoryStore(Mirror):
 
     def for_reading(self) -> MemoryStore:
         return self
+
+    @property
+    def unreadable(self) -> Registry:
+        return self.state.registry
 
     async def open(self) -> None:
         self._check_fork()

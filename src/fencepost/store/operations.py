@@ -41,6 +41,7 @@ from fencepost.store.decide import Closing, decide
 from fencepost.store.ledger import finished, later
 from fencepost.store.rows import Plain
 from fencepost.store.rules import LOOK_AGAIN, MANUAL_QUEUE_LIMIT, has_lost_data, is_dead, may_take_over
+from fencepost.store.unreadable import RowUnreadable
 
 MOST_JOBS = 1000
 """Jobs one claim decides at the most."""
@@ -74,19 +75,11 @@ class Operations(Calendars):
         elif self.leader.era.standing == "lost" and beat.seen.incarnation < self.leader.era.incarnation:
             self._doubt_through(beat.seen)
         if known is None and not beat.joining:
-            return Pulse(at.wall, False, self.leader)
+            known = self._presence_anew(at, beat)
+            if known is None:
+                return Pulse(at.wall, False, self.leader)
         if known is None:
-            known = ReplicaRecord(
-                id=beat.replica,
-                host=beat.host,
-                pid=beat.pid,
-                version=beat.version,
-                joined_at=at.wall,
-                ttl=beat.ttl,
-                heartbeat=beat.heartbeat,
-                expires=at.steady + beat.ttl,
-                claim_no=beat.claim_no,
-            )
+            known = _newcomer(at, beat)
             self.put_replica(known)
             self.hinted = True  # the leader watches only those it has heard of
         if beat.number > known.beat_no:
@@ -96,6 +89,16 @@ class Operations(Calendars):
             for fire in self.running_of(beat.replica)
         )
         return Pulse(at.wall, True, self.leader, held, known.steps)
+
+    def _presence_anew(self, at: Moment, beat: Beat) -> ReplicaRecord | None:
+        """A presence that is there and cannot be read, from the beat that shows that its replica lives. If it is not
+        known either which tasks that one knows, it must join again."""
+        broken = next((each for each in self.broken_replicas() if each.id == beat.replica), None)
+        targets = broken.targets if broken is not None and beat.targets is None else beat.targets
+        if broken is None or not targets:
+            return None
+        fresh = _newcomer(at, beat)
+        return changed(fresh, targets=targets, steps=beat.seen.steps, renewals=broken.renewals)
 
     def _renew(self, at: Moment, known: ReplicaRecord, beat: Beat) -> ReplicaRecord:
         targets = known.targets if beat.targets is None else tuple(sorted(set(beat.targets)))
@@ -137,16 +140,31 @@ class Operations(Calendars):
             self.hinted = True
 
     def leave(self, at: Moment, replica: str) -> None:
-        for fire in self.running_of(replica):
+        for fire in self._sound_runs(replica):
             if self.leader.era.standing == "restarted":
                 self._crash(at, fire, Reason.DATA_LOSS)  # that it was settled may have been lost
             else:
                 self._update(at, GiveBack(fire.key, fire.token))
         self._resign(replica)
-        self.drop_replica(replica)
+        if not self._holds_stuck(replica):
+            self.drop_replica(replica)
+
+    def _sound_runs(self, replica: str) -> list[FireRecord]:
+        """Not those whose job cannot be read: it is not known what becomes of a run that was cut off."""
+        return [fire for fire in self.running_of(replica) if self.job(fire.job_id) is not None]
+
+    def _holds_stuck(self, replica: str) -> bool:
+        """Its presence is kept, also when it is dead: what it ran is settled when it can be read, or is removed."""
+        runs = self.running_of(replica)
+        return any(self.job(fire.job_id) is None for fire in runs) or self.holds_broken(replica)
+
+    def _presences(self) -> list[ReplicaRecord]:
+        broken = self.broken_replicas()
+        found = self.every_replica()
+        return sorted([*found, *broken], key=lambda replica: replica.id) if broken else found
 
     def roster(self, at: Moment) -> Roster:
-        replicas = tuple(self.every_replica())
+        replicas = tuple(self._presences())
         overdue = frozenset(replica.id for replica in replicas if replica.expires <= at.steady)
         return Roster(at.wall, self.leader, replicas, overdue, at.steady)
 
@@ -154,17 +172,22 @@ class Operations(Calendars):
         if not self._leads(by, term):
             return None
         expired, settled = [], []
+        present = {replica.id: replica for replica in self._presences()}
         for suspect in suspects:
-            replica = self.replica(suspect.replica)
+            replica = present.get(suspect.replica)
             if replica is None or not is_dead(at, replica, suspect):
                 continue
-            settled += [self._crash(at, fire) for fire in self.running_of(replica.id)]
-            self.drop_replica(replica.id)
-            expired.append(replica.id)
+            settled += self._crash_all(at, replica.id)
+            if not self._holds_stuck(replica.id):
+                self.drop_replica(replica.id)
+                expired.append(replica.id)
         self._notice_unknown_targets(at)
         if settled:
             self.hinted = True
         return Swept(self.roster(at), tuple(expired), tuple(settled))
+
+    def _crash_all(self, at: Moment, replica: str) -> list[FireRecord]:
+        return [self._crash(at, fire) for fire in self._sound_runs(replica)]
 
     def _crash(
         self,
@@ -187,9 +210,10 @@ class Operations(Calendars):
     def reboot(self, at: Moment) -> tuple[FireRecord, ...]:
         """The machine all replicas ran on has started anew: that every one of them is dead is proven."""
         settled: list[FireRecord] = []
-        for replica in self.every_replica():
-            settled += [self._crash(at, fire) for fire in self.running_of(replica.id)]
-            self.drop_replica(replica.id)
+        for replica in self._presences():
+            settled += self._crash_all(at, replica.id)
+            if not self._holds_stuck(replica.id):
+                self.drop_replica(replica.id)
         self.leader = changed(self.leader, holder=None)
         return tuple(settled)
 
@@ -234,7 +258,11 @@ class Operations(Calendars):
         existing = self.fire(new.key)
         if existing is not None:
             return Added("exists", existing)
+        if self.broken_fire(new.key):
+            raise RowUnreadable(f"fire {new.key} is stored, and cannot be read: it is not added again")
+        self.preload(at.wall, jobs=[new.job_id])
         record = self.job(new.job_id)
+        self._refuse_aside(new.job_id)
         if record is None or record.removed_at:
             return Added("no such job")
         active = self.active_fires(record.id)
@@ -264,7 +292,8 @@ class Operations(Calendars):
             return Claimed()
         if request.number == replica.claim_no:
             mine = [f for f in self.running_of(replica.id) if f.claim_no == request.number]
-            again = tuple(Claim(fire, self._job(fire.job_id).job) for fire in mine)
+            jobs = [(fire, self.job(fire.job_id)) for fire in mine]
+            again = tuple(Claim(fire, job.job) for fire, job in jobs if job and not self.aside(job.id))
             return Claimed(again, wake_in=0.0, steps=replica.steps)
         if era.standing != "settled":
             self.leader = changed(self.leader, era=changed(era, standing="settled"))
@@ -294,6 +323,8 @@ class Operations(Calendars):
         for job_id in due:
             if len(claims) >= room > 0:
                 break
+            if self.aside(job_id):
+                continue
             if job_id in plain:
                 record, fire = self._claimed(at, plain[job_id].record, plain[job_id].fire, replica)
                 plainly.append(Plain(record, fire, plain[job_id].next_at))
@@ -404,8 +435,10 @@ class Operations(Calendars):
         if isinstance(update, Settle):
             settled = _settled(at, fire, update)
             self.put_fire(settled)
-            record = self._job(fire.job_id).after_run(settled)
-            self._keep(at, record if update.keep is None else changed(record, kept=update.keep))
+            record = self.job(fire.job_id)
+            if record is not None:
+                record = record.after_run(settled)
+                self._keep(at, record if update.keep is None else changed(record, kept=update.keep))
         elif isinstance(update, RetryLater):
             ended = fire.ended(at.wall, _outcome(update), update.error)
             self._wait_again(at, ended, at.wall + timedelta(seconds=update.delay), settled=update.token)
@@ -420,6 +453,10 @@ class Operations(Calendars):
         self, at: Moment, key: str, by: str = "", dead_token: int | None = None
     ) -> FireRecord | None:
         fire = self.fire(key)
+        if self.broken_fire(key):
+            raise RowUnreadable(
+                f"fire {key} cannot be read: remove its job, or restore the row from a backup"
+            )
         if fire is None or fire.state.final:
             return fire
         if dead_token is not None:
@@ -450,6 +487,20 @@ class Operations(Calendars):
     def _wake_in(self, at: Moment, replica: ReplicaRecord, leads: bool) -> float | None:
         soonest = self.soonest_look(replica, leads)
         return None if soonest is None else max(0.0, (soonest - at.wall).total_seconds())
+
+
+def _newcomer(at: Moment, beat: Beat) -> ReplicaRecord:
+    return ReplicaRecord(
+        id=beat.replica,
+        host=beat.host,
+        pid=beat.pid,
+        version=beat.version,
+        joined_at=at.wall,
+        ttl=beat.ttl,
+        heartbeat=beat.heartbeat,
+        expires=at.steady + beat.ttl,
+        claim_no=beat.claim_no,
+    )
 
 
 def jobs_to_look_at(room: int) -> int:

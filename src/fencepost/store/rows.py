@@ -10,9 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Lease, ReplicaRecord
 from fencepost.store.base import FireQuery, JobPage
+from fencepost.store.unreadable import Unreadable
 
 MOST_EVENTS = 1_000
 """Job events that are found at once."""
@@ -74,6 +76,34 @@ class Rows(ABC):
 
     def put_plain_ends(self, fires: Sequence[FireRecord]) -> None:
         raise NotImplementedError
+
+    # Rows that cannot be read (`unreadable.py`). The methods below pass over them: for them such a row is not there.
+
+    @abstractmethod
+    def aside(self, job_id: str) -> Unreadable | None:
+        """Why this job is set aside, as far as its rows have been asked for."""
+
+    @abstractmethod
+    def broken_fire(self, key: str) -> bool:
+        """Whether there is a row of this fire that cannot be read; after it was asked for."""
+
+    @abstractmethod
+    def broken_live(self, job_id: str, now: datetime) -> Sequence[FireRecord]:
+        """In place of the live fires of a job that cannot be read: what is known of each, as a pending one. `now`:
+        its due time, if that is not known."""
+
+    @abstractmethod
+    def salvage_job(self, id: str) -> Mapping[str, Any]:
+        """Those of `target`, `token` and `decided_through` that can be read of a job that cannot."""
+
+    @abstractmethod
+    def broken_replicas(self) -> Sequence[ReplicaRecord]:
+        """In place of presences that cannot be read: what is known of each. Without what they know, if that cannot be
+        read either."""
+
+    @abstractmethod
+    def holds_broken(self, replica: str) -> bool:
+        """Whether a row that cannot be read is a run of this replica; after its runs were asked for."""
 
     # Jobs. With each go two moments: when its fires must next be decided, when its calendar be expanded.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, get_type_hints
 
-from fencepost.model import Job, JobRecord, ReplicaRecord, changed
+from fencepost.model import Era, Job, JobRecord, Lease, ReplicaRecord, changed
 from fencepost.store.codec import from_json, to_json
 from fencepost.store.rows import TargetRecord
 
@@ -116,3 +116,33 @@ def target_record(value: str) -> TargetRecord:
 def replica_record(value: str) -> ReplicaRecord:
     replica: ReplicaRecord = read(ReplicaRecord, value)
     return replica
+
+
+# --- what can be read of a text that cannot be as a whole -------------------------------------------------------
+
+
+def fields_of(kind: Any, value: str) -> dict[str, Callable[[], Any]]:
+    """How to read each field of a record by itself."""
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return {}
+    hints = get_type_hints(kind)
+    here = [field.name for field in fields(kind) if isinstance(found, dict) and field.name in found]
+    return {name: partial(from_json, hints[name], found[name]) for name in here}
+
+
+def lease_fields(value: str) -> dict[str, Callable[[], Any]]:
+    """With those of its era. What is at its default is not in the text."""
+    found = fields_of(Lease, value)
+    if not found:
+        return {}
+    era = json.loads(value).get("era", {})
+    defaults: dict[str, Callable[[], Any]] = {
+        "incarnation": int,
+        "standing": lambda: "settled",
+        "lost_through": lambda: None,
+        "server": str,
+        "term": int,
+    }
+    return {**defaults, **found, **(fields_of(Era, json.dumps(era)) if isinstance(era, dict) else {})}

@@ -114,6 +114,9 @@ class Metrics:
         self._skew = Gauge("clock_skew_seconds", "This machine's clock less the store's.", **registry)
         self._jobs = Gauge("jobs", "Jobs by state.", ["state"], **registry)
         self._replicas = Gauge("replicas", "Replicas by state.", ["state"], **registry)
+        self._unreadable = Gauge(
+            "job_unreadable", "1 while something of the job cannot be read.", job, **registry
+        )
         self._blocking = Gauge(
             "blocking_active", "1 while this pipeline blocks the application.", job, **registry
         )
@@ -217,7 +220,14 @@ class Metrics:
         if replica is not None:
             for loop in replica.loops:
                 self._degraded.labels(loop.name).set(loop.name in replica.degraded_loops)
-        from_store = (self._jobs, self._replicas, self._next_run, self._last_success, self._blocking)
+        from_store = (
+            self._jobs,
+            self._replicas,
+            self._next_run,
+            self._last_success,
+            self._blocking,
+            self._unreadable,
+        )
         for gauge in (*from_store, self._data_updated):
             gauge.clear()
         if found is not None:
@@ -235,6 +245,8 @@ class Metrics:
             self._jobs.labels(state).set(number)
         for state, number in Tally(reading.cluster.standing.values()).items():
             self._replicas.labels(state).set(number)
+        for id in sorted({row.job_id for row in reading.unreadable if row.job_id})[: self._most_jobs]:
+            self._unreadable.labels(id).set(1)
         for entry in reading.entries[: self._most_jobs]:
             if entry.next_run_at is not None:
                 self._next_run.labels(entry.record.id).set(entry.next_run_at.timestamp())

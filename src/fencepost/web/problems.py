@@ -19,6 +19,7 @@ from fencepost.errors import (
     StoreCorrupt,
     UsageError,
 )
+from fencepost.store.unreadable import RowUnreadable
 
 
 class Problem(Exception):
@@ -52,7 +53,7 @@ def problem_of(error: Exception) -> Problem:
         return error
     if isinstance(error, HTTPException):
         return Problem(error.status_code, error.detail, headers=error.headers)
-    if isinstance(error, AnotherRunIsActive | Conflict):
+    if isinstance(error, AnotherRunIsActive | Conflict | RowUnreadable):
         return Problem(409, str(error))
     if isinstance(error, StoreCorrupt):
         return Problem(503, str(error))

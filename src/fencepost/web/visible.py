@@ -35,7 +35,8 @@ def seen(reading: Reading, caller: Caller) -> Reading:
         return reading
     entries = [entry for entry in reading.entries if caller.sees(entry.record.id)]
     tasks = {entry.record.job.target for entry in entries}
-    return Reading(_cluster(reading.cluster, caller, tasks), entries, reading.more)
+    rows = [row for row in reading.unreadable if row.job_id and caller.sees(row.job_id)]
+    return Reading(_cluster(reading.cluster, caller, tasks), entries, reading.more, rows)
 
 
 def _cluster(cluster: Cluster, caller: Caller, tasks: Set[str]) -> Cluster:

@@ -17,6 +17,7 @@ from fencepost.store.base import Plan, Planned, PutJob
 from fencepost.store.sqlite import SqliteStore
 from fencepost.store.sqlite.rows import SqliteRows
 from fencepost.store.sqlite.schema import Names
+from fencepost.store.unreadable import Registry
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 TOOK = timedelta(milliseconds=10)
@@ -45,7 +46,7 @@ def fill(path: Path, triggers: Mapping[str, Trigger], fires_each: int) -> Hand:
             rows = _ran(id, trigger, fires_each)
             while chunk := {fire.key: fire for fire in islice(rows, CHUNK)}:
                 db.execute("begin immediate")
-                SqliteRows(db, Names("default")).write_fires(chunk)
+                SqliteRows(db, Names("default"), Registry()).write_fires(chunk)
                 db.execute("commit")
                 clock.now = max(clock.now, *(fire.due_at + TOOK for fire in chunk.values()))
     return clock

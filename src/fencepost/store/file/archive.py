@@ -19,12 +19,13 @@ from itertools import islice
 from pathlib import Path
 
 from fencepost.errors import StoreCorrupt
-from fencepost.model import FireRecord
+from fencepost.model import FireRecord, job_of
 from fencepost.store.base import FireQuery
 from fencepost.store.codec import from_json, micros, to_json
 from fencepost.store.file.folder import sync_folder, write_at
 from fencepost.store.file.lines import REMEDY, checked, line, lines
 from fencepost.store.state import by_due, matches
+from fencepost.store.unreadable import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ class Archive:
     days: Mapping[str, Day] = field(default_factory=dict)
     """By file name."""
     pruned_before: datetime | None = None
+    registry: Registry = field(default_factory=Registry, compare=False)
+    """Where lines that cannot be read are noted."""
     _manual: dict[str, tuple[str, int]] = field(default_factory=dict, compare=False)
     """Where each manual fire is: file name and offset. Read when first asked for."""
     _read: dict[str, Day] = field(default_factory=dict, compare=False)
@@ -65,8 +68,8 @@ class Archive:
         needle = b'"key":' + json.dumps(key).encode()
         while (found := data.find(needle, start)) >= 0:
             begin, start = data.rfind(b"\n", 0, found) + 1, found + 1
-            fire = _fire_in(data[begin : data.index(b"\n", found)], self.folder / name)
-            if fire.key == key:
+            fire = self._fire_in(data[begin : data.index(b"\n", found)], name)
+            if fire is not None and fire.key == key:
                 return None if self.hides(fire) else fire
         return None
 
@@ -98,11 +101,12 @@ class Archive:
         except FileNotFoundError:
             return  # everything in it has been pruned since
         until = None if query.until is None else micros(query.until)
-        rows = sorted((_due_in(raw, self.folder / name), raw) for raw in data.splitlines() if needle in raw)
+        found = ((self._due_in(raw, name), raw) for raw in data.splitlines() if needle in raw)
+        rows = sorted((due, raw) for due, raw in found if due is not None)
         for (due, _), raw in reversed(rows):
             if until is None or due < until:
-                fire = _fire_in(raw, self.folder / name)
-                if matches(fire, query) and not self.hides(fire):
+                fire = self._fire_in(raw, name)
+                if fire is not None and matches(fire, query) and not self.hides(fire):
                     yield fire
 
     def _content(self, name: str, start: int = 0) -> bytes:
@@ -114,6 +118,23 @@ class Archive:
             raise StoreCorrupt(f"{path} is shorter than it was; {REMEDY}")
         return data
 
+    def _fire_in(self, raw: bytes, name: str) -> FireRecord | None:
+        key, job_id = _named_in(raw, name)
+        return self.registry.read("fire", key, _fire_in, raw, self.folder / name, job_id=job_id)
+
+    def _due_in(self, raw: bytes, name: str) -> tuple[int, bytes] | None:
+        key, job_id = _named_in(raw, name)
+        return self.registry.read("fire", key, _due_in, raw, self.folder / name, job_id=job_id)
+
+    def is_broken(self, key: str) -> bool:
+        """Whether a line that cannot be read may be of this fire. Of a fire by hand: if a line of its job, or of a job
+        that cannot be told, is broken, since its key may be what is damaged."""
+        if not self.registry or not self.days:
+            return False
+        job_id = job_of(key)
+        rows = [row for row in self.registry.rows if row.kind == "fire" and not row.holds]
+        return any(row.key == key or ("!" in key and row.job_id in (job_id, None)) for row in rows)
+
     def _index_manual(self) -> None:
         for name, day in self.days.items():
             known = self._read.get(name)
@@ -122,9 +143,10 @@ class Archive:
             start = offset = known.size if known and same else 0
             if not name.startswith("manual-") or offset == day.size:
                 continue
-            for (_, row), end in lines(self._content(name, offset), self.folder / name):
-                self._manual[row["key"]] = name, start
-                start = offset + end
+            for raw in self._content(name, offset).splitlines(keepends=True):
+                if fire := self._fire_in(raw.rstrip(b"\n"), name):
+                    self._manual[fire.key] = name, start
+                start += len(raw)
             self._read[name] = day
 
     def check(self) -> None:
@@ -156,9 +178,7 @@ class Archive:
         if since <= day.oldest_finished and day.newest_finished < before:
             return day.count
         low, high = micros(since), micros(before)
-        return sum(
-            low <= finished < high for finished in _finished_in(self._content(name), self.folder / name)
-        )
+        return sum(low <= finished < high for finished in _finished_in(self._content(name)))
 
     # --- moving out -------------------------------------------------------------------------------------
 
@@ -234,11 +254,21 @@ def _due_in(raw: bytes, path: Path) -> tuple[int, bytes]:
     return micros(fire.due_at), fire.key.encode()
 
 
-def _finished_in(data: bytes, path: Path) -> Iterator[int]:
-    """Of every row, without decoding all of it."""
+def _finished_in(data: bytes) -> Iterator[int]:
+    """Of every row that is whole, without decoding all of it."""
     for raw in data.splitlines():
-        text = _whole(raw, path)
-        yield int(text[1 : text.index(b",")])
+        if text := checked(raw):
+            yield int(text[1 : text.index(b",")])
+
+
+_NAMED = re.compile(rb'"key":"([^"\\]*)","job_id":"([^"\\]*)"')
+
+
+def _named_in(raw: bytes, name: str) -> tuple[str, str | None]:
+    """The key and the job that a line seems to be of, to name it by."""
+    if found := _NAMED.search(raw):
+        return found[1].decode(errors="replace"), found[2].decode(errors="replace")
+    return f"in {name}", None
 
 
 def _whole(raw: bytes, path: Path) -> bytes:

@@ -17,6 +17,7 @@ from fencepost.store.file.generation import FORMAT, Draft, Header, header_of, re
 from fencepost.store.file.lines import REMEDY
 from fencepost.store.file.log import Log
 from fencepost.store.file.state import Change, LoggedState
+from fencepost.store.unreadable import Registry
 
 log = logging.getLogger("fencepost")
 
@@ -28,8 +29,9 @@ MANY_ROWS = 5_000
 
 
 class Journal:
-    def __init__(self, folder: Folder, snapshot_bytes: int, keep_fires: int) -> None:
+    def __init__(self, folder: Folder, snapshot_bytes: int, keep_fires: int, registry: Registry) -> None:
         self.folder = folder
+        self._registry = registry
         self._snapshot_bytes = snapshot_bytes
         self._keep_fires = keep_fires
         self._state: LoggedState | None = None
@@ -73,7 +75,8 @@ class Journal:
                 data = source.read()
             header, rows = read_snapshot(data, path)
             self._check_identity(header, path)
-            self._state = LoggedState(Archive(self.folder.fires, header.days, header.pruned_before))
+            archive = Archive(self.folder.fires, header.days, header.pruned_before, self._registry)
+            self._state = LoggedState(archive, self._registry)
             self._redo(rows, path)
             self._header, self._store, self._snapshot_size = header, header.store, len(data)
             self._replay(committed)

@@ -7,20 +7,43 @@ differ in some detail, then still arrives at the very same rows: an upgrade cann
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import fields
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar, get_type_hints
 
 from fencepost.clock import Moment
 from fencepost.errors import ConfigurationError
-from fencepost.model import FireRecord, JobEvent, JobRecord, Json, Lease, ReplicaRecord, changed
+from fencepost.model import (
+    Era,
+    FireRecord,
+    JobEvent,
+    JobRecord,
+    Json,
+    Lease,
+    ReplicaRecord,
+    State,
+    changed,
+    job_of,
+)
 from fencepost.store.base import FireQuery
 from fencepost.store.codec import from_json, micros, moment, ticks, to_json, when
 from fencepost.store.file.archive import Archive
 from fencepost.store.rows import TargetRecord
-from fencepost.store.state import StoreState, keys_of, newest
+from fencepost.store.state import Broken, StoreState, keys_of, newest
+from fencepost.store.unreadable import (
+    DAMAGE,
+    Kind,
+    Registry,
+    Unreadable,
+    checked_fire,
+    checked_job,
+    reason_of,
+    salvaged,
+    salvaged_lease,
+)
 
 Change = list[Json]
 """What kind of row, which one, and its fields that are new."""
@@ -31,9 +54,10 @@ Row = TypeVar("Row")
 class LoggedState(StoreState):
     may_lose_writes = False
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: Archive, registry: Registry | None = None) -> None:
         super().__init__()
         self.archive = archive
+        self.registry = self.registry if registry is None else registry
         self.boot: str | None = None
         self.changes: list[Change] = []
         """Made since the last commit, in their order."""
@@ -73,7 +97,7 @@ class LoggedState(StoreState):
             super().put_replica(replica)
 
     def drop_replica(self, id: str) -> None:
-        if id in self.replicas:
+        if id in self.replicas or ("replica", id) in self.broken:
             self._log("no replica", id)
             super().drop_replica(id)
 
@@ -83,9 +107,10 @@ class LoggedState(StoreState):
 
     @leader.setter
     def leader(self, lease: Lease) -> None:
-        if lease != self._leader:
+        if lease != self._leader or ("lease", "leader") in self.broken:
             self._log("leader", "", to_json(lease))
             self._leader = lease
+            self._mended("lease", "leader")
 
     def prune_before(self, before: datetime) -> int:
         archived = self.archive.count_before(before)
@@ -111,6 +136,9 @@ class LoggedState(StoreState):
 
     def fire(self, key: str) -> FireRecord | None:
         return super().fire(key) or self.archive.find(key)
+
+    def broken_fire(self, key: str) -> bool:
+        return super().broken_fire(key) or self.archive.is_broken(key)
 
     def find_recent(self, at: Moment, query: FireQuery) -> tuple[list[FireRecord], Archive]:
         """What is at hand, and where the rest is. The archive can be searched without the lock."""
@@ -144,14 +172,14 @@ class LoggedState(StoreState):
         kind, id, *rest = change
         steps: dict[str, Callable[..., None]] = {
             "job": self._redo_job,
-            "event": lambda id, event: super(LoggedState, self).note(from_json(JobEvent, event)),
+            "event": self._redo_event,
             "events": self._redo_events,
-            "target": lambda id, target: super(LoggedState, self).put_target(from_json(TargetRecord, target)),
+            "target": self._redo_target,
             "fire": self._redo_fire,
-            "no fire": lambda key: super(LoggedState, self).drop_fire(self.fires[key]),
+            "no fire": self._redo_no_fire,
             "replica": self._redo_replica,
             "no replica": super().drop_replica,
-            "leader": lambda id, lease: setattr(self, "_leader", from_json(Lease, lease)),
+            "leader": self._redo_leader,
             "prune": self._redo_prune,
             "boot": lambda id, boot: setattr(self, "boot", boot),
         }
@@ -162,21 +190,84 @@ class LoggedState(StoreState):
         steps[kind](id, *rest)
 
     def _redo_job(self, id: str, new: Json, look_at: int | None, plan_at: int | None) -> None:
-        record = _patched(JobRecord, self.jobs_by_id.get(id), new)
-        self._put_job_at(record, when(look_at), when(plan_at))
+        self._moments[id] = [look_at, plan_at]
+        before = self.jobs_by_id.get(id)
+        record = self._read("job", id, JobRecord, before, new, lambda row: checked_job(row, id), id)
+        if record is not None:
+            self._put_job_at(record, when(look_at), when(plan_at))
 
     def _put_job_at(self, record: JobRecord, look_at: datetime | None, plan_at: datetime | None) -> None:
         self._moments[record.id] = [ticks(look_at), ticks(plan_at)]
         super().put_job_row(record, look_at, plan_at)
 
+    def _redo_event(self, id: str, event: Json) -> None:
+        key = f"{id} {len(self.events.get(id, ()))}"
+        found = self._read("event", key, JobEvent, None, event, job_id=id)
+        if found is not None:
+            super().note(found)
+
     def _redo_events(self, id: str, events: Json) -> None:
-        self.events[id] = [from_json(JobEvent, event) for event in events]
+        self.events[id] = []
+        for event in events:
+            self._redo_event(id, event)
+
+    def _redo_target(self, name: str, target: Json) -> None:
+        found = self._read("target", name, TargetRecord, None, target)
+        if found is not None:
+            super().put_target(found)
 
     def _redo_fire(self, key: str, new: Json) -> None:
-        super().put_fire(_patched(FireRecord, self.fires.get(key), new))
+        before = self.fires.get(key)
+        fire = self._read("fire", key, FireRecord, before, new, checked_fire, job_of(key))
+        if fire is not None:
+            super().put_fire(fire)
+
+    def _redo_no_fire(self, key: str) -> None:
+        if fire := self.fires.get(key):
+            super().drop_fire(fire)
+        self._mended("fire", key)
 
     def _redo_replica(self, id: str, new: Json) -> None:
-        super().put_replica(_patched(ReplicaRecord, self.replicas.get(id), new))
+        before = self.replicas.get(id)
+        replica = self._read("replica", id, ReplicaRecord, before, new)
+        if replica is not None:
+            super().put_replica(replica)
+
+    def _redo_leader(self, id: str, lease: Json) -> None:
+        found = self._read("lease", "leader", Lease, None, lease)
+        self._leader = found or Lease()
+        if found is not None:
+            self._mended("lease", "leader")
+
+    def _read(
+        self,
+        kind: Kind,
+        key: str,
+        row: Any,
+        before: Any,
+        new: Json,
+        check: Callable[[Any], Any] = lambda row: row,
+        job_id: str | None = None,
+    ) -> Any:
+        """The row as the log has changed it. None: it cannot be read, and is kept as it is. Such a row is changed
+        as JSON, until it is written as a whole, or what is wrong with it."""
+        broken = self.broken.get((kind, key))
+        kept = None if broken is None or broken.row.foreign else broken.content
+        try:
+            return check(_patched(row, before, new) if kept is None else _made_whole(row, kept, new))
+        except ConfigurationError:
+            raise
+        except DAMAGE as error:
+            why = reason_of(error)
+        content = _joined(to_json(before) if before is not None else kept, new)
+        holds = kind == "job" or (kind == "fire" and _is_live(content))
+        self.set_aside(Unreadable(kind, key, why, job_id, holds), content, _salvaged(row, content))
+        return None
+
+    def mend_lease(self, at: Moment) -> None:
+        """Whoever asks for leadership next gets it."""
+        if broken := self.broken.get(("lease", "leader")):
+            self.leader = salvaged_lease(at, broken.salvaged)
 
     def _redo_prune(self, id: str, before: int) -> None:
         limit = moment(before)
@@ -194,7 +285,9 @@ class LoggedState(StoreState):
             [self.fires[key] for key in sorted(self.fires.keys() - set(but))],
             self.every_replica(),
         )
-        return _dumped(self.boot, self.leader, *copies)
+        kept = [(kind, key, each) for (kind, key), each in self.broken.items() if each.content is not None]
+        broken = [_as_change(kind, key, each, self._moments.get(key, [])) for kind, key, each in kept]
+        return itertools.chain(_dumped(self.boot, self._leader, *copies), broken)
 
 
 def _dumped(
@@ -248,6 +341,44 @@ def _patched(kind: Any, before: Row | None, new: dict[str, Json]) -> Row:
             f"it holds {sorted(unknown)}, which this version does not know: upgrade Fencepost"
         )
     return changed(before, **{name: from_json(hints[name], value) for name, value in new.items()})
+
+
+def _made_whole(kind: Any, kept: Json, new: Json) -> Any:
+    try:
+        return from_json(kind, new)
+    except DAMAGE:
+        return from_json(kind, _joined(kept, new))
+
+
+def _joined(before: Json, new: Json) -> Json:
+    return {**before, **new} if isinstance(before, dict) and isinstance(new, dict) else new
+
+
+def _is_live(fire: Json) -> bool:
+    if not isinstance(fire, dict) or fire.get("finished_at") is None:
+        return True
+    return fire.get("state") not in {state.value for state in State if state.final}
+
+
+def _salvaged(kind: Any, content: Json) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        return {}
+    if kind is JobRecord:
+        content = {"token": 0, "decided_through": None, **content}
+    elif kind is Lease and isinstance(content.get("era", {}), dict):
+        content = {**to_json(Era()), "lost_through": None, "term": 0, **content.get("era", {}), **content}
+    hints = {**_hints(Era), **_hints(kind)} if kind is Lease else _hints(kind)
+    return salvaged(
+        {name: partial(from_json, hints[name], content[name]) for name in hints if name in content}
+    )
+
+
+def _as_change(kind: str, key: str, broken: Broken, moments: Change) -> Change:
+    if kind == "job":
+        return [kind, key, broken.content, *moments]
+    if kind == "event":
+        return [kind, broken.row.job_id, broken.content]
+    return ["leader", "", broken.content] if kind == "lease" else [kind, key, broken.content]
 
 
 @cache

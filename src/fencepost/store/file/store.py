@@ -71,7 +71,7 @@ class FileStore(LocalMirror):
         if self.path.exists() and not self.path.is_dir():
             raise ConfigurationError(f"{self.path} is a file; the file store needs a folder of its own")
         self._folder = Folder(self.path / checked_namespace(namespace))
-        self._journal = Journal(self._folder, snapshot_bytes, keep_fires)
+        self._journal = Journal(self._folder, snapshot_bytes, keep_fires, self.unreadable)
         super().__init__(Beacons(self._folder.path / "alive"), Hint(self._folder.path / "hint"))
         self._clock = clock or SystemClock()
         self._waiting: deque[Request] = deque()
@@ -155,6 +155,8 @@ class FileStore(LocalMirror):
         state = self._journal.state
         state.hinted = False
         try:
+            if writes:
+                state.mend_lease(moment_of(self._clock))
             for request in batch:
                 # The time is read under the lock: steps follow each other in the order of their moments.
                 at = moment_of(self._clock)

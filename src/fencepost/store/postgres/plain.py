@@ -19,6 +19,7 @@ from fencepost.store.base import (
     Claim,
     Claimed,
     ClaimRequest,
+    GiveBack,
     Held,
     Plan,
     Pulse,
@@ -34,9 +35,10 @@ from fencepost.store.codec import micros, moment, ticks
 from fencepost.store.postgres.arrays import columns
 from fencepost.store.postgres.connection import Connection
 from fencepost.store.postgres.records import LEASE_COLUMNS, REPLICA_COLUMNS, lease_of, place_of
-from fencepost.store.postgres.rows import UNKNOWN, KnownTargets, replicas_of
+from fencepost.store.postgres.rows import UNKNOWN, PostgresRows
 from fencepost.store.rules import ORPHANED_AFTER, is_dead
 from fencepost.store.texts import job_of, text
+from fencepost.store.unreadable import Registry
 
 CONTENDED = 0.01
 """Seconds after which to ask again for what somebody else was at work on."""
@@ -53,6 +55,8 @@ class PlainClaims:
     claimed: Claimed
     order: tuple[str, ...] = ()
     """If a careful step must go on: the jobs looked at, in the order of their turn."""
+    returned: tuple[GiveBack, ...] = ()
+    """Claims of jobs that cannot be read here, which only showed when they were made."""
 
 
 _CLAIM = (
@@ -61,30 +65,37 @@ _CLAIM = (
 )
 
 
-def claim(db: Connection, request: ClaimRequest, now: Now) -> PlainClaims | None:
+def claim(db: Connection, request: ClaimRequest, now: Now, registry: Registry) -> PlainClaims | None:
     who = request.replica, request.number, request.room, request.term, request.incarnation, request.server
     plain, wall, steps, job_ids, dues, tokens, definitions, closings, *rest = db.one(_CLAIM, *who, *now)
     if not plain:
         return None
     start = moment(wall)
     claims: list[Claim] = []
+    returned: list[GiveBack] = []
     if job_ids:
         begun = FireRecord("", "", start, state=State.RUNNING, replica=request.replica, attempt=1)
         begun = changed(begun, claim_no=request.number, started_at=start)
         for job_id, ticks, token, definition in zip(job_ids, dues, tokens, definitions, strict=True):
             due = moment(ticks)
             fire = changed(begun, key=fire_key(job_id, due), job_id=job_id, due_at=due, token=token)
-            claims.append(Claim(fire, job_of(definition)))
+            job = None
+            if not registry.holding(job_id):
+                job = registry.read("job", job_id, job_of, definition, job_id=job_id, holds=True)
+            if job is not None and (job.trigger is None or job.trigger.foreign is None):
+                claims.append(Claim(fire, job))
+            else:
+                returned.append(GiveBack(fire.key, token))
     rows = json.loads(closings or "[]")
     closed = tuple(_closed(closing, start) for closing in rows)
     now_closed = {fire.key: row["place"] for fire, row in zip(closed, rows, strict=True)}
     candidates, more, soonest, contended = rest
     if more and (len(claims) < request.room or not request.room):
-        return PlainClaims(
-            Claimed(tuple(claims), closed, steps=steps, closed_now=now_closed), tuple(candidates)
-        )
+        plainly = Claimed(tuple(claims), closed, steps=steps, closed_now=now_closed)
+        return PlainClaims(plainly, tuple(candidates), tuple(returned))
     wake_in = 0.0 if more else None if soonest is None else max(0.0, (soonest - wall) / 1e6)
-    return PlainClaims(Claimed(tuple(claims), closed, CONTENDED if contended else wake_in, steps, now_closed))
+    plainly = Claimed(tuple(claims), closed, CONTENDED if contended else wake_in, steps, now_closed)
+    return PlainClaims(plainly, returned=tuple(returned))
 
 
 def _closed(closing: Mapping[str, Any], now: datetime) -> FireRecord:
@@ -208,7 +219,7 @@ _BEAT = (
 )
 
 
-def beat(db: Connection, beat: Beat, now: Now) -> Pulse | None:
+def beat(db: Connection, beat: Beat, now: Now, registry: Registry) -> Pulse | None:
     if beat.joining or beat.draining or beat.targets is not None or beat.lingering is not None:
         return None
     campaign, seen = beat.campaign, beat.seen
@@ -231,7 +242,9 @@ def beat(db: Connection, beat: Beat, now: Now) -> Pulse | None:
     )
     if not plain:
         return None
-    lease, (job_ids, *held) = lease_of(rest[:-6]), rest[-6:]
+    lease, (job_ids, *held) = registry.read("lease", "leader", lease_of, rest[:-6]), rest[-6:]
+    if lease is None:
+        return None
     claims = [
         Held(f"{job_id}!{name}" if name else fire_key(job_id, moment(due)), token, claim_no, cancel)
         for job_id, due, name, token, claim_no, cancel in zip(
@@ -253,15 +266,15 @@ cross join {{schema}}.lease l left join {{schema}}.replicas r on true order by r
 _PRESENCE = 2 + len(LEASE_COLUMNS.split(", "))
 
 
-def roster(db: Connection, now: Now, known: KnownTargets) -> Roster:
-    return _look(db, now, known)[1]
+def roster(db: Connection, now: Now, rows: PostgresRows) -> Roster:
+    return _look(db, now, rows)[1]
 
 
 def sweep(
-    db: Connection, by: str, term: int, suspects: Sequence[Suspect], now: Now, known: KnownTargets
+    db: Connection, by: str, term: int, suspects: Sequence[Suspect], now: Now, rows: PostgresRows
 ) -> tuple[Swept | None] | None:
     """A sweep that finds nothing to do is a look. None: there is something to do."""
-    at, roster, tasks_to_note = _look(db, now, known)
+    at, roster, tasks_to_note = _look(db, now, rows)
     if (roster.leader.holder, roster.leader.term) != (by, term):
         return (None,)
     replicas = {replica.id: replica for replica in roster.replicas}
@@ -271,11 +284,9 @@ def sweep(
     return None if dead or tasks_to_note else (Swept(roster),)
 
 
-def _look(db: Connection, now: Now, known: KnownTargets) -> tuple[Moment, Roster, bool]:
-    rows = db.all(_ROSTER, ORPHANED_AFTER // timedelta(microseconds=1), now[0])
-    wall, tasks_to_note, *lease = rows[0][:_PRESENCE]
-    at = Moment(moment(wall), wall / 1e6 if now[1] is None else now[1])
-    present = [row[_PRESENCE:] for row in rows if row[_PRESENCE] is not None]
-    replicas = tuple(replicas_of(db, present, known))
-    overdue = frozenset(replica.id for replica in replicas if replica.expires <= at.steady)
-    return at, Roster(at.wall, lease_of(lease), replicas, overdue, at.steady), tasks_to_note
+def _look(db: Connection, now: Now, rows: PostgresRows) -> tuple[Moment, Roster, bool]:
+    found = db.all(_ROSTER, ORPHANED_AFTER // timedelta(microseconds=1), now[0])
+    wall, tasks_to_note, *lease = found[0][:_PRESENCE]
+    rows.at = at = Moment(moment(wall), wall / 1e6 if now[1] is None else now[1])
+    present = [row[_PRESENCE:] for row in found if row[_PRESENCE] is not None]
+    return at, rows.roster_of(at, lease, present), tasks_to_note

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, get_type_hints
 
 from fencepost.model import (
     MAX_ATTEMPTS_KEPT,
@@ -25,6 +27,7 @@ from fencepost.store.codec import from_json, micros, moment, ticks, when
 from fencepost.store.columns import FATE, fate_of, fate_row, settled_attempt
 from fencepost.store.rows import TargetRecord
 from fencepost.store.texts import job_record, text
+from fencepost.store.unreadable import checked_fire
 
 # --- fires --------------------------------------------------------------------------------------------------------
 
@@ -65,11 +68,15 @@ PLANNED_COLUMNS = (
 """Of a planned fire, in the order of the others."""
 
 
+def key_of(row: Any) -> str:
+    return f"{row[0]}!{row[2]}" if row[2] else fire_key(row[0], moment(row[1]))
+
+
 def fire_of(row: Any) -> FireRecord:
     job_id, due, name = row[0], moment(row[1]), row[2]
     extra = json.loads(row[22]) if row[22] else {}
     fire = FireRecord(
-        key=f"{job_id}!{name}" if name else fire_key(job_id, due),
+        key=key_of(row),
         job_id=job_id,
         due_at=due,
         scheduled=not name,
@@ -84,6 +91,7 @@ def fire_of(row: Any) -> FireRecord:
         repeats=extra.get("repeats"),
         result=extra.get("result"),
     )
+    checked_fire(fire)
     if "attempts" in extra:
         return changed(fire, attempts=from_json(tuple[Attempt, ...], extra["attempts"]))
     earlier = from_json(tuple[Attempt, ...], extra.get("earlier", ()))
@@ -248,6 +256,20 @@ def replica_of(row: Any, targets: tuple[str, ...] = ()) -> ReplicaRecord:
     )
 
 
+def replica_fields(row: Any, targets: tuple[str, ...]) -> dict[str, Callable[[], Any]]:
+    """How to read each by itself: only a moment may be out of range."""
+    names = REPLICA_COLUMNS.split(", ")
+    found: dict[str, Callable[[], Any]] = {
+        name: partial(_as_it_is, value) for name, value in zip(names, row, strict=False)
+    }
+    found["lingering"] = lambda: tuple(row[13].splitlines())
+    return {**found, "joined_at": lambda: moment(row[4]), "targets": lambda: targets}
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
 def replica_row(replica: ReplicaRecord) -> tuple[Any, ...]:
     return (
         replica.id,
@@ -273,8 +295,24 @@ LEASE_COLUMNS = "holder, term, renewals, ttl, heartbeat, expires, incarnation, s
 def lease_of(row: Any) -> Lease:
     *lease, incarnation, standing, lost_through, server = row
     holder, term, renewals, ttl, heartbeat, expires = lease
-    era = Era(incarnation, standing, when(lost_through), server)
+    era = Era(incarnation, _standing(standing), when(lost_through), server)
     return Lease(holder, term, renewals, ttl, heartbeat, expires, era)
+
+
+def lease_fields(row: Any) -> dict[str, Callable[[], Any]]:
+    """How to read each by itself."""
+    found = dict(zip(LEASE_COLUMNS.split(", "), row, strict=True))
+    return {
+        "term": lambda: found["term"],
+        "incarnation": lambda: found["incarnation"],
+        "standing": lambda: _standing(found["standing"]),
+        "lost_through": lambda: when(found["lost_through"]),
+        "server": lambda: found["server"],
+    }
+
+
+def _standing(value: Any) -> Any:
+    return from_json(get_type_hints(Era)["standing"], value)
 
 
 def lease_row(lease: Lease) -> tuple[Any, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from fencepost.clock import Moment
-from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord, State
+from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord, State, checked_id
 from fencepost.store.base import (
     Claimed,
     ClaimRequest,
@@ -16,12 +17,13 @@ from fencepost.store.base import (
     JobPage,
     JobPut,
     PutJob,
+    Roster,
     Seen,
     Update,
     Updated,
 )
-from fencepost.store.codec import micros, moment, ticks
-from fencepost.store.lazy import JobChange, LazyRows
+from fencepost.store.codec import micros, moment, ticks, when
+from fencepost.store.lazy import BrokenFire, JobChange, LazyRows
 from fencepost.store.operations import jobs_to_look_at
 from fencepost.store.postgres.arrays import Bigints, Texts, columns
 from fencepost.store.postgres.connection import Connection
@@ -40,11 +42,14 @@ from fencepost.store.postgres.records import (
     fire_row,
     head_of,
     job_of,
+    key_of,
+    lease_fields,
     lease_of,
     lease_row,
     outcome_row,
     place_of,
     plain_since,
+    replica_fields,
     replica_of,
     replica_row,
     target_of,
@@ -54,7 +59,8 @@ from fencepost.store.postgres.schema import meta, set_meta
 from fencepost.store.rows import MOST_EVENTS, TargetRecord
 from fencepost.store.rules import needed_events
 from fencepost.store.state import keys_of, newest
-from fencepost.store.texts import KnownJobs, read, same_but_hot, same_outcome, text, texts_of
+from fencepost.store.texts import KnownJobs, same_but_hot, same_outcome, text, texts_of
+from fencepost.store.unreadable import Registry
 
 KnownTargets = dict[str, tuple[int, tuple[str, ...]]]
 """By replica: the number under which its targets were read, and the targets."""
@@ -63,8 +69,8 @@ KnownTargets = dict[str, tuple[int, tuple[str, ...]]]
 class PostgresRows(LazyRows):
     known_jobs: KnownJobs | None = None
 
-    def __init__(self, db: Connection, targets: KnownTargets) -> None:
-        super().__init__()
+    def __init__(self, db: Connection, targets: KnownTargets, registry: Registry) -> None:
+        super().__init__(registry)
         self._db = db
         self._known_targets = targets
         self._places: dict[str, tuple[Any, ...]] = {}
@@ -111,6 +117,10 @@ class PostgresRows(LazyRows):
         due = self._due_for(at, replica, leads, jobs_to_look_at(request.room))
         return self._claim_due(at, replica, leads, room, due)
 
+    def wakes_in(self, at: Moment, request: ClaimRequest) -> float | None:
+        replica = self.replica(request.replica)
+        return self._wake_in(at, replica, self._leads(request.replica, request.term)) if replica else None
+
     def update_more(self, at: Moment, replica: str, updates: Sequence[Update], counted: bool) -> Updated:
         """The same for updates; `counted`: as a step for this replica."""
         self.may_lose_writes = False
@@ -136,10 +146,30 @@ class PostgresRows(LazyRows):
         if not ids:
             return []
         query = f"select j.id, {JOB_COLUMNS} from {JOB_TABLES} where j.id = any(%s)"
+        known = self.known_jobs
         rows = self._db.all(query, Texts(ids))
-        if self.known_jobs is None:
-            return [job_of(row[1:]) for row in rows]
-        return [self.known_jobs.record(row[0], row[1:], job_of) for row in rows]
+        if known is None:
+            found = [self.read_job(row[0], job_of, row[1:]) for row in rows]
+        else:
+            found = [self.read_job(row[0], known.record, row[0], row[1:], job_of) for row in rows]
+        return [record for record in found if record is not None]
+
+    def fetch_hot(self, id: str) -> Mapping[str, Callable[[], Any]]:
+        query = "select target, token, decided_through from {schema}.jobs where id = %s"
+        row = self._db.one(query, id)
+        if row is None:
+            return {}
+        target, token, decided = row
+        return {
+            "target": lambda: checked_id(target, "target"),
+            "token": lambda: token,
+            "decided_through": lambda: when(decided),
+        }
+
+    def _but_aside(self, column: str) -> tuple[str, tuple[Any, ...]]:
+        """A condition, and its value: what is set aside stays due, and would be in the way of the others."""
+        aside = self.registry.aside if self.registry else ()
+        return (f" and {column} <> all(%s)", (Texts(aside),)) if aside else ("", ())
 
     def fetch_job_ids(self, target: str | None) -> Sequence[str]:
         if target is None:
@@ -158,31 +188,37 @@ class PostgresRows(LazyRows):
 
     def due_looks(self, now: datetime, replica: ReplicaRecord, leads: bool, limit: int) -> list[str]:
         self.flush()
-        due = f"select j.id, j.look_at from {{schema}}.jobs j where j.look_at <= %s and {_known(leads)}"
+        but, aside = self._but_aside("j.id")
+        due = f"select j.id, j.look_at from {{schema}}.jobs j where j.look_at <= %s and {_known(leads)}{but}"
         query = f"{due} order by j.look_at, j.id limit %s"
         if self._holds_what_is_due:
             query = f"{query} for no key update of j skip locked"
-        rows = self._db.all(query, micros(now), replica.id, limit)
+        rows = self._db.all(query, micros(now), replica.id, *aside, limit)
         return [id for _, id in sorted((look_at, id) for id, look_at in rows)]
 
     def soonest_look(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
         self.flush()
-        query = "select j.look_at from {schema}.jobs j where j.look_at is not null"
+        but, aside = self._but_aside("j.id")
+        query = f"select j.look_at from {{schema}}.jobs j where j.look_at is not null{but}"
         if replica is None:
-            row = self._db.one(f"{query} order by j.look_at limit 1")
+            row = self._db.one(f"{query} order by j.look_at limit 1", *aside)
         else:
-            row = self._db.one(f"{query} and {_known(leads)} order by j.look_at, j.id limit 1", replica.id)
+            own = f"{query} and {_known(leads)} order by j.look_at, j.id limit 1"
+            row = self._db.one(own, *aside, replica.id)
         return moment(row[0]) if row else None
 
     def due_plans(self, until: datetime, limit: int) -> list[str]:
         self.flush()
-        query = "select job_id from {schema}.calendars where plan_at <= %s order by plan_at, job_id limit %s"
-        return [row[0] for row in self._db.all(query, micros(until), limit)]
+        but, aside = self._but_aside("job_id")
+        due = f"select job_id from {{schema}}.calendars where plan_at <= %s{but}"
+        query = f"{due} order by plan_at, job_id limit %s"
+        return [row[0] for row in self._db.all(query, micros(until), *aside, limit)]
 
     def soonest_plan(self) -> datetime | None:
         self.flush()
-        query = "select plan_at from {schema}.calendars where plan_at is not null order by plan_at limit 1"
-        row = self._db.one(query)
+        but, aside = self._but_aside("job_id")
+        due = f"select plan_at from {{schema}}.calendars where plan_at is not null{but}"
+        row = self._db.one(f"{due} order by plan_at limit 1", *aside)
         return moment(row[0]) if row else None
 
     def write_jobs(self, changes: Sequence[JobChange]) -> None:
@@ -260,14 +296,18 @@ class PostgresRows(LazyRows):
 
     def _fetch_events(self, job_ids: Sequence[str]) -> None:
         self.events.update({id: [] for id in job_ids})
-        query = "select job_id, event from {schema}.events where job_id = any(%s) order by job_id, number"
-        for job_id, event in self._db.all(query, Texts(job_ids)):
-            self.events[job_id].append(read(JobEvent, event))
+        query = (
+            "select job_id, number, event from {schema}.events where job_id = any(%s) order by job_id, number"
+        )
+        for row in self._db.all(query, Texts(job_ids)):
+            if (event := self.read_event(*row)) is not None:
+                self.events[event.job_id].append(event)
 
     def events_since(self, since: datetime) -> Iterable[JobEvent]:
-        latest = "select number, at, event from {schema}.events order by number desc limit %s"
-        query = f"select event from ({latest}) as latest where at >= %s order by number"
-        return [read(JobEvent, event) for (event,) in self._db.all(query, MOST_EVENTS, micros(since))]
+        latest = "select job_id, number, at, event from {schema}.events order by number desc limit %s"
+        query = f"select job_id, number, event from ({latest}) as latest where at >= %s order by number"
+        rows = self._db.all(query, MOST_EVENTS, micros(since))
+        return [event for row in rows if (event := self.read_event(*row)) is not None]
 
     # --- targets --------------------------------------------------------------------------------------------
 
@@ -275,12 +315,12 @@ class PostgresRows(LazyRows):
         if not names:
             return []
         query = f"select {TARGET_COLUMNS} from {{schema}}.targets where name = any(%s)"
-        return [target_of(row) for row in self._db.all(query, Texts(names))]
+        return [self.read_target(row[0], target_of, row) for row in self._db.all(query, Texts(names))]
 
     def unknown_targets(self) -> Sequence[TargetRecord]:
         self.flush()
         query = f"select {TARGET_COLUMNS} from {{schema}}.targets t where {UNKNOWN} order by name"
-        return [target_of(row) for row in self._db.all(query)]
+        return [self.read_target(row[0], target_of, row) for row in self._db.all(query)]
 
     def put_target(self, target: TargetRecord) -> None:
         self.targets[target.name] = self._target_changes[target.name] = target
@@ -369,7 +409,13 @@ class PostgresRows(LazyRows):
         keys = keys_of(query)
         if keys is not None:
             return newest(self.fetch_fires(keys), query)
-        return [fire_of(row) for row in found(self._db, query)]
+        fires = (self._fire_in(row) for row in found(self._db, query))
+        return [fire for fire in fires if fire is not None]
+
+    def _fire_in(self, row: Any) -> FireRecord | None:
+        state, replica = row[3], row[9]
+        live = state not in _FINAL or row[16] is None
+        return self.read_fire(key_of(row), BrokenFire(row[0], live, replica), fire_of, row)
 
     def prune_before(self, before: datetime) -> int:
         """Job events; fires are pruned a batch at a time, outside of careful steps."""
@@ -381,9 +427,9 @@ class PostgresRows(LazyRows):
             rows = self._db.all(
                 "select number, event from {schema}.events where job_id = %s order by number", job_id
             )
-            events = [read(JobEvent, text) for _, text in rows]
-            needed = {id(event) for event in needed_events(events, before)}
-            gone = [n for (n, _), event in zip(rows, events, strict=True) if id(event) not in needed]
+            events = {row[0]: event for row in rows if (event := self.read_event(job_id, *row)) is not None}
+            needed = {id(event) for event in needed_events(list(events.values()), before)}
+            gone = [n for n, event in events.items() if id(event) not in needed]
             if gone:
                 self._db.do("delete from {schema}.events where number = any(%s)", Bigints(gone))
         return 0
@@ -391,16 +437,29 @@ class PostgresRows(LazyRows):
     def _fetched(self, table: str, condition: str, *values: Any) -> list[FireRecord]:
         which = PLANNED_COLUMNS if table == "planned" else FIRE_COLUMNS
         rows = self._db.all(f"select {which} from {{schema}}.{table} {condition}", *values)
-        fires = [fire_of(row) for row in rows]
-        for row, fire in zip(rows, fires, strict=True):
-            self._places.setdefault(fire.key, (table, *row[:3]))
-        return fires
+        fires = [self._fire_in(row) for row in rows]
+        for row in rows:
+            self._places.setdefault(key_of(row), (table, *row[:3]))
+        return [fire for fire in fires if fire is not None]
 
     # --- replicas and the lease -----------------------------------------------------------------------------
 
     def fetch_replicas(self) -> Iterable[ReplicaRecord]:
         rows = self._db.all(f"select {REPLICA_COLUMNS}, targets_no from {{schema}}.replicas")
-        return replicas_of(self._db, rows, self._known_targets)
+        return replicas_of(self._db, rows, self._known_targets, self._replica_in)
+
+    def _replica_in(self, row: Any, targets: tuple[str, ...]) -> ReplicaRecord | None:
+        fields = partial(replica_fields, row, targets)
+        return self.read_replica(row[0], fields, replica_of, row, targets)
+
+    def roster_of(self, at: Moment, lease: Any, rows: Sequence[Any]) -> Roster:
+        """From what one statement has read."""
+        self._replicas_here = {
+            replica.id: replica
+            for replica in replicas_of(self._db, rows, self._known_targets, self._replica_in)
+        }
+        self._lease = self.read_lease(partial(lease_fields, lease), lease_of, lease)
+        return self.roster(at)
 
     def write_replica(self, id: str, replica: ReplicaRecord | None, before: ReplicaRecord | None) -> None:
         targets = replica.targets if replica else ()
@@ -428,7 +487,8 @@ class PostgresRows(LazyRows):
             )
 
     def fetch_lease(self) -> Lease:
-        return lease_of(self._db.one(f"select {LEASE_COLUMNS} from {{schema}}.lease"))
+        row = self._db.one(f"select {LEASE_COLUMNS} from {{schema}}.lease")
+        return self.read_lease(partial(lease_fields, row), lease_of, row)
 
     def write_lease(self, lease: Lease) -> None:
         values = lease_row(lease)
@@ -458,6 +518,8 @@ class PostgresRows(LazyRows):
         )
 
 
+_FINAL = frozenset(state.value for state in State if state.final)
+
 _TARGETS = """
 select replica, array_agg(target order by target) from {schema}.replica_targets where replica = any(%s) group by replica
 """
@@ -466,7 +528,12 @@ UNKNOWN = "not exists (select 1 from {schema}.replica_targets k where k.target =
 """Of a target: no replica knows it."""
 
 
-def replicas_of(db: Connection, rows: Sequence[Any], known: KnownTargets) -> list[ReplicaRecord]:
+def replicas_of(
+    db: Connection,
+    rows: Sequence[Any],
+    known: KnownTargets,
+    decode: Callable[[Any, tuple[str, ...]], ReplicaRecord | None],
+) -> list[ReplicaRecord]:
     """With what they know. There may be thousands of names, so they are read again only when they have changed."""
     numbers = {row[0]: row[-1] for row in rows}
     for id in [id for id, (number, _) in known.items() if numbers.get(id) != number]:
@@ -475,7 +542,8 @@ def replicas_of(db: Connection, rows: Sequence[Any], known: KnownTargets) -> lis
     if missing:
         found = dict(db.all(_TARGETS, Texts(missing)))
         known.update({id: (numbers[id], tuple(found.get(id, ()))) for id in missing})
-    return [replica_of(row, known[row[0]][1]) for row in rows]
+    replicas = (decode(row, known[row[0]][1]) for row in rows)
+    return [replica for replica in replicas if replica is not None]
 
 
 def _due_of(key: str | None) -> int | None:

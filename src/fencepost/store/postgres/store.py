@@ -10,6 +10,7 @@ import secrets
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -149,17 +150,19 @@ class PostgresStore(ThreadedMirror):
         return pulse
 
     def _heartbeat(self, db: Connection, beat: Beat) -> Pulse:
-        pulse = plain.beat(db, beat, self._now()) if self._plainly else None
+        # A lease that cannot be read is written anew by a careful step.
+        plainly = self._plainly and not self.unreadable.has("lease", "leader")
+        pulse = plain.beat(db, beat, self._now(), self.unreadable) if plainly else None
         return pulse or self._carefully(db, PostgresRows.heartbeat, beat)
 
     async def roster(self) -> Roster:
-        return await self._step(lambda db: plain.roster(db, self._now(), self._targets))
+        return await self._step(lambda db: plain.roster(db, self._now(), self._rows(db)))
 
     async def sweep(self, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
         return await self._step(self._sweep, by, term, suspects)
 
     def _sweep(self, db: Connection, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
-        looked = plain.sweep(db, by, term, suspects, self._now(), self._targets) if self._plainly else None
+        looked = plain.sweep(db, by, term, suspects, self._now(), self._rows(db)) if self._plainly else None
         self._tidy()
         return looked[0] if looked else self._carefully(db, PostgresRows.sweep, by, term, suspects)
 
@@ -186,14 +189,24 @@ class PostgresStore(ThreadedMirror):
         return await self._step(self._claim_fires, request)
 
     def _claim_fires(self, db: Connection, request: ClaimRequest) -> Claimed:
-        claims = plain.claim(db, request, self._now()) if self._plainly else None
+        claims = plain.claim(db, request, self._now(), self.unreadable) if self._plainly else None
         if claims is None:
             return self._carefully(db, PostgresRows.claim_fires, request)
+        if claims.returned:
+            jobs = [place.job_id for place in (place_of(each.key) for each in claims.returned) if place]
+            self._with_jobs(db, jobs, PostgresRows.update_more, request.replica, claims.returned, True)
         if not claims.order:
-            return claims.claimed
+            return self._not_for_what_is_aside(db, request, claims.claimed)
         # If this fails the replica asks again under the same number, and is told of the plain ones.
         rest = self._with_jobs(db, (), PostgresRows.claim_more, request, len(claims.claimed.claims))
         return plain.together(claims, rest)
+
+    def _not_for_what_is_aside(self, db: Connection, request: ClaimRequest, claimed: Claimed) -> Claimed:
+        """Jobs that are set aside stay due on the server: nobody need ask again at once because of them."""
+        if claimed.claims or not self.unreadable.aside:
+            return claimed
+        wake_in = self._with_jobs(db, (), PostgresRows.wakes_in, request)
+        return replace(claimed, wake_in=wake_in)
 
     async def update_claims(self, replica: str, updates: Sequence[Update]) -> Updated:
         return await self._step(self._update_claims, replica, updates)
@@ -284,10 +297,13 @@ class PostgresStore(ThreadedMirror):
 
     def _look(self, db: Connection, step: Callable[..., T], *args: Any) -> T:
         """What is left of reading takes no lock, however long it lasts, and does not depend on the time."""
-        rows = PostgresRows(db, self._targets)
+        rows = self._rows(db)
         rows.known_jobs = self._known_jobs
         reply: T = getattr(rows, step.__name__)(_NO_MOMENT, *args)
         return reply
+
+    def _rows(self, db: Connection) -> PostgresRows:
+        return PostgresRows(db, self._targets, self.unreadable)
 
     @contextmanager
     def _transaction(self, db: Connection, how: str, *args: Any) -> Iterator[tuple[PostgresRows, Moment]]:
@@ -298,7 +314,9 @@ class PostgresStore(ThreadedMirror):
             if wall is None:
                 raise _Taken
             at = moment_of(self._clock) if self._clock else Moment(moment(wall), wall / 1e6)
-            yield PostgresRows(db, self._targets), at
+            rows = self._rows(db)
+            rows.at = at
+            yield rows, at
             db.execute("commit")
         except BaseException:
             if db.info.transaction_status in _UNFINISHED:

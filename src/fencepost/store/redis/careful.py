@@ -20,6 +20,7 @@ from fencepost.store.redis.link import Link
 from fencepost.store.redis.pages import Call
 from fencepost.store.redis.plain import Now
 from fencepost.store.redis.rows import RedisRows
+from fencepost.store.unreadable import Registry
 
 ATTEMPTS = 30
 """How often a step is begun before the store counts as unavailable."""
@@ -32,12 +33,18 @@ class Forgotten(StoreUnavailable):
 
 class CarefulPath:
     def __init__(
-        self, link: Link, keys: Keys, targets: dict[str, tuple[str, ...]], now: Callable[[], Now]
+        self,
+        link: Link,
+        keys: Keys,
+        targets: dict[str, tuple[str, ...]],
+        now: Callable[[], Now],
+        registry: Registry,
     ) -> None:
         self._link = link
         self._keys = keys
         self._targets = targets
         self._now = now
+        self._registry = registry
         self._chance = random.Random()
         self.conflicts = 0
         """How often somebody was faster."""
@@ -74,7 +81,7 @@ class CarefulPath:
         call = partial(self._link.ask_from_thread, generation)
         for attempt in range(ATTEMPTS):
             now = self._now()
-            rows = RedisRows(call, self._keys, now, self._targets)
+            rows = RedisRows(call, self._keys, now, self._targets, self._registry)
             if rows.of_history != history:
                 raise Forgotten(f"{self._link.name} has been emptied")
             try:

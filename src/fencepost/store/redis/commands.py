@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fencepost.model import FireRecord, State
 from fencepost.store.codec import micros
 from fencepost.store.lazy import JobChange
@@ -35,6 +37,16 @@ def write_fire(
     if after is None and not fire.scheduled:
         batch.add("HDEL", keys.manual, fire.key)
     return fire.job_id, _has_row(after) - _has_row(before)
+
+
+def drop_row(batch: Batch, keys: Keys, job_id: str, member: str, replicas: Sequence[str]) -> None:
+    """Of a live fire whose row cannot be read: it may be a run of any replica, or wait."""
+    place = f"{job_id}:{member}"
+    batch.add("ZREM", keys.live(job_id), member)
+    batch.add("SREM", keys.others, place)
+    batch.do("DEL", keys.run(place), keys.fire(place))
+    for replica in replicas:
+        batch.add("SREM", keys.held(replica), place)
 
 
 def write_looks(batch: Batch, keys: Keys, group_before: str, group: str, change: JobChange) -> None:

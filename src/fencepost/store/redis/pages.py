@@ -8,14 +8,16 @@ from typing import Any
 
 from fencepost.model import FireRecord, JobEvent, State
 from fencepost.store.base import FireQuery
-from fencepost.store.codec import micros
+from fencepost.store.codec import micros, moment
 from fencepost.store.redis import scripts
 from fencepost.store.redis.batch import Batch
-from fencepost.store.redis.keys import Keys
-from fencepost.store.redis.values import fire_of, planned_fire
+from fencepost.store.redis.keys import Keys, join
+from fencepost.store.redis.values import fire_of, moment_in, planned_fire
 from fencepost.store.rules import needed_events
 from fencepost.store.state import by_due, matches
 from fencepost.store.texts import read, text
+from fencepost.store.unreadable import Registry
+from fencepost.triggers import iso
 
 Call = Callable[..., Any]
 """Has the server do a command, or a script, and waits for the reply."""
@@ -26,25 +28,31 @@ WITH_ROWS = frozenset({State.RUNNING, State.WAITING, State.QUEUED})
 """States in which a fire always has a row of its own, so that it need not be searched for."""
 
 
-def find(call: Call, keys: Keys, query: FireQuery) -> list[FireRecord]:
+def find(call: Call, keys: Keys, query: FireQuery, registry: Registry) -> list[FireRecord]:
     """Newest first."""
     if query.states and WITH_ROWS.issuperset(query.states):
-        pages: Iterable[Iterable[FireRecord]] = [_read(call("EVALSHA", scripts.ACTIVE, keys.prefix))]
+        pages: Iterable[Iterable[FireRecord]] = [
+            _read(call("EVALSHA", scripts.ACTIVE, keys.prefix), registry)
+        ]
     elif query.job_id is not None:
-        pages = _of_job(call, keys, query, query.job_id)
+        pages = _of_job(call, keys, query, query.job_id, registry)
     else:
-        pages = _of_all(call, keys, query)
+        pages = _of_all(call, keys, query, registry)
     found: dict[str, FireRecord] = {}
     for page in pages:
         found.update({fire.key: fire for fire in page if matches(fire, query)})
         if len(found) >= query.limit:
             break
     if query.since is not None:
-        found.update({fire.key: fire for fire in _reaching(call, keys, query.since) if matches(fire, query)})
+        found.update(
+            {fire.key: fire for fire in _reaching(call, keys, query.since, registry) if matches(fire, query)}
+        )
     return sorted(found.values(), key=by_due, reverse=True)[: query.limit]
 
 
-def _of_job(call: Call, keys: Keys, query: FireQuery, job_id: str) -> Iterator[Iterator[FireRecord]]:
+def _of_job(
+    call: Call, keys: Keys, query: FireQuery, job_id: str, registry: Registry
+) -> Iterator[Iterator[FireRecord]]:
     lowest = micros(query.since) if query.since else "-inf"
     highest = f"({micros(query.until)}" if query.until else "+inf"
     page = min(PAGE, query.limit + 1)
@@ -52,12 +60,12 @@ def _of_job(call: Call, keys: Keys, query: FireQuery, job_id: str) -> Iterator[I
         # What was cut off is begun again with: several may have been due at that moment.
         args = (job_id, lowest, highest, _states(query), page)
         rows, cut = call("EVALSHA", scripts.FIND_OF_JOB, keys.prefix, *args)
-        yield _read(rows)
+        yield _read(rows, registry)
         page = PAGE
         highest = cut if cut != highest else f"({cut}"
 
 
-def _of_all(call: Call, keys: Keys, query: FireQuery) -> Iterator[Iterator[FireRecord]]:
+def _of_all(call: Call, keys: Keys, query: FireQuery, registry: Registry) -> Iterator[Iterator[FireRecord]]:
     lowest = micros(query.since) if query.since else "-inf"
     below = micros(query.until) if query.until else "+inf"
     last = (micros(query.until) - 1) // MINUTE if query.until else "+inf"
@@ -68,33 +76,38 @@ def _of_all(call: Call, keys: Keys, query: FireQuery) -> Iterator[Iterator[FireR
         while True:  # newest first holds from minute to minute, so one must be whole
             args = (lowest, below, _states(query), minute, cursor, query.limit)
             rows, minute, cursor = call("EVALSHA", scripts.FIND, keys.prefix, *args)
-            page += _read(rows)
+            page += _read(rows, registry)
             if cursor == "0":
                 break
         yield iter(page)
 
 
-def _reaching(call: Call, keys: Keys, since: datetime) -> Iterator[FireRecord]:
+def _reaching(call: Call, keys: Keys, since: datetime, registry: Registry) -> Iterator[FireRecord]:
     """Rows that stand for several fires, the last of which was due at `since` or later."""
     for member in call("ZRANGEBYSCORE", keys.stretches, micros(since), "+inf"):
         job_id, _, due = member.rpartition(":")
         rows, _ = call("EVALSHA", scripts.FIND_OF_JOB, keys.prefix, job_id, due, due, "", PAGE)
-        yield from _read(rows)
+        yield from _read(rows, registry)
 
 
-def _read(rows: Sequence[Any]) -> Iterator[FireRecord]:
+def _read(rows: Sequence[Any], registry: Registry) -> Iterator[FireRecord]:
     for job_id, due, kind, row in rows:
         if kind == "planned":
             yield planned_fire(job_id, row, int(due))
-        else:
-            yield fire_of(job_id, int(due), row, State.RUNNING if kind == "running" else State.PENDING)
+            continue
+        state = State.RUNNING if kind == "running" else State.PENDING
+        args = (job_id, int(due), row, state)
+        key = join(job_id, moment_in(row) or iso(moment(int(due))))
+        fire = registry.read("fire", key, fire_of, *args, job_id=job_id, holds=kind != "done")
+        if fire is not None:
+            yield fire
 
 
 def _states(query: FireQuery) -> str:
     return f",{','.join(query.states)}," if query.states else ""
 
 
-def prune(call: Call, keys: Keys, before: datetime) -> int:
+def prune(call: Call, keys: Keys, before: datetime, registry: Registry) -> int:
     """Final fires that ended before then, and events no longer needed."""
     early = call("ZSCORE", keys.extremes, "early") or 0
     last = (micros(before) + int(early)) // MINUTE
@@ -108,16 +121,21 @@ def prune(call: Call, keys: Keys, before: datetime) -> int:
             if cursor == "0":
                 break
     for job_id in call("SMEMBERS", keys.retold):
-        _prune_events(call, keys, job_id, before)
+        _prune_events(call, keys, job_id, before, registry)
     return gone
 
 
-def _prune_events(call: Call, keys: Keys, job_id: str, before: datetime) -> None:
+def _prune_events(call: Call, keys: Keys, job_id: str, before: datetime, registry: Registry) -> None:
     edition = call("HGET", keys.hot(job_id), "edition")
     rows = call("LRANGE", keys.events(job_id), 0, -1)
-    needed = needed_events([read(JobEvent, row) for row in rows], before)
-    if not needed or len(needed) == len(rows):
-        return
+    found = [
+        registry.read("event", f"{job_id} {number}", read, JobEvent, row, job_id=job_id)
+        for number, row in enumerate(rows)
+    ]
+    events = [event for event in found if event is not None]
+    needed = needed_events(events, before)
+    if not needed or len(needed) == len(rows) or len(events) < len(rows):
+        return  # what cannot be read stays where it is, and with it the order of all
     batch = Batch()
     batch.check(keys.hot(job_id), "edition", edition or "")
     batch.do("DEL", keys.events(job_id))

@@ -19,6 +19,7 @@ from fencepost.store.base import (
     Claim,
     ClaimRequest,
     DueJobs,
+    GiveBack,
     Held,
     JobPage,
     Plan,
@@ -54,6 +55,7 @@ from fencepost.store.redis.values import (
 )
 from fencepost.store.rows import TargetRecord
 from fencepost.store.texts import KnownJobs, target_record
+from fencepost.store.unreadable import Registry, checked_job
 from fencepost.triggers import iso
 
 MOST = 1_000
@@ -73,6 +75,8 @@ class Claims:
     left: dict[int, str]
     wake_in: float | None
     steps: int
+    returned: tuple[GiveBack, ...] = ()
+    """Claims of jobs that cannot be read here, which only showed when they were made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +89,11 @@ class Settlements:
 
 
 class PlainPath:
-    def __init__(self, link: Link, keys: Keys, targets: dict[str, tuple[str, ...]]) -> None:
+    def __init__(
+        self, link: Link, keys: Keys, targets: dict[str, tuple[str, ...]], registry: Registry
+    ) -> None:
         """`targets`: what replicas know, by digest."""
+        self._registry = registry
         self._link = link
         self._keys = keys
         self._targets = targets
@@ -120,8 +127,20 @@ class PlainPath:
         if not reply[0]:
             return None
         _, wall, steps, lease, runs = reply
-        held = tuple(_held(runs[n], runs[n + 1]) for n in range(0, len(runs), 2))
-        return Pulse(moment(int(wall)), True, lease_of(lease), held, steps)
+        leader = self._registry.read("lease", "leader", lease_of, lease)
+        if leader is None:
+            return None
+        held = (self._held(runs[n], runs[n + 1]) for n in range(0, len(runs), 2))
+        claims = tuple(claim for claim in held if claim is not None)
+        return Pulse(moment(int(wall)), True, leader, claims, steps)
+
+    def _held(self, place: str, row: str) -> Held | None:
+        job_id, member = split_place(place)
+        key = join(job_id, member)
+        fire = self._registry.read(
+            "fire", key, fire_of, job_id, 0, row, State.RUNNING, job_id=job_id, holds=True
+        )
+        return None if fire is None else Held(key, fire.token, fire.claim_no, fire.cancel_requested)
 
     async def sweep(self, now: Now, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
         words: list[Any] = []
@@ -131,16 +150,22 @@ class PlainPath:
         if not reply[0]:
             return None
         _, wall, steady, lease, rows = reply
+        leader = self._registry.read("lease", "leader", lease_of, lease)
+        if leader is None:
+            return None
         replicas = []
         for row in rows:
             known_by = dict(zip(REPLICA, row, strict=True))
             targets = self._targets.get(known_by["targets"]) if known_by["targets"] else ()
             if targets is None:
                 return None  # the careful path asks for them
-            replicas.append(replica_of(row, targets))
+            replica = self._registry.read("replica", row[0], replica_of, row, targets)
+            if replica is None:
+                return None
+            replicas.append(replica)
         overdue = frozenset(replica.id for replica in replicas if replica.expires <= float(steady))
         replicas.sort(key=lambda replica: replica.id)
-        return Swept(Roster(moment(int(wall)), lease_of(lease), tuple(replicas), overdue, float(steady)))
+        return Swept(Roster(moment(int(wall)), leader, tuple(replicas), overdue, float(steady)))
 
     # --- jobs and planning -------------------------------------------------------------------------------------------
 
@@ -159,7 +184,7 @@ class PlainPath:
         elif ids:
             found.update(await self._some_jobs(ids, await self._link.ask("HMGET", self._keys.jobs, *ids)))
         records = [record for record in found.values() if not record.removed_at]
-        unknown = await self._unknown_since()
+        unknown = await self._unknown_since(sorted({record.job.target for record in records}))
         return tuple(
             changed(record, unknown_since=unknown[record.job.target])
             if record.job.target in unknown
@@ -178,28 +203,49 @@ class PlainPath:
             found.update({id: record for id, record in records.items() if not record.removed_at})
         return found
 
-    async def _unknown_since(self) -> dict[str, datetime]:
-        """The tasks that no replica knows, and since when."""
-        names = await self._link.ask("ZRANGE", self._keys.unknown, 0, -1)
-        rows = await self._link.ask("HMGET", self._keys.targets, *names) if names else []
-        targets = [target_record(row) for row in rows if row]
-        return {target.name: target.unknown_since for target in targets if target.unknown_since}
+    async def _unknown_since(self, names: Sequence[str]) -> dict[str, datetime]:
+        """Those of these tasks that no replica knows, and since when."""
+        found: list[TargetRecord | None] = []
+        for start in range(0, len(names), MOST):
+            some = names[start : start + MOST]
+            named = zip(some, await self._link.ask("HMGET", self._keys.targets, *some), strict=True)
+            found += [self._registry.read("target", name, target_record, row) for name, row in named if row]
+        return {target.name: target.unknown_since for target in found if target and target.unknown_since}
 
     async def _some_jobs(self, ids: Sequence[str], colds: Sequence[str | None]) -> dict[str, JobRecord]:
         hots = await self._link.ask("EVALSHA", scripts.HOTS, self._keys.prefix, *ids)
-        both = zip(ids, colds, hots, strict=True)
-        rows = {id: (cold, hot) for id, cold, hot in both if cold is not None and hot is not None}
-        if self.known_jobs is None:
-            return {id: _job(row) for id, row in rows.items()}
-        return {id: self.known_jobs.record(id, row, _job) for id, row in rows.items()}
+        found = {
+            id: self._job(id, hot, cold)
+            for id, cold, hot in zip(ids, colds, hots, strict=True)
+            if cold is not None and hot is not None
+        }
+        return {id: record for id, record in found.items() if record is not None}
+
+    def _job(self, id: str, hot: Any, cold: str | JobRecord) -> JobRecord | None:
+        """None: it cannot be read."""
+
+        def decode() -> JobRecord:
+            if isinstance(cold, JobRecord):
+                return checked_job(job_of(hot, cold), id)
+            if self.known_jobs is None:
+                return checked_job(_job((cold, hot)), id)
+            return checked_job(self.known_jobs.record(id, (cold, hot), _job), id)
+
+        record = self._registry.read("job", id, decode, job_id=id, holds=True)
+        if record is not None:
+            self._registry.note_foreign(record)
+        return record
 
     async def due_jobs(self, now: Now, horizon: float, limit: int) -> DueJobs:
-        reply = await self._run(scripts.PLANS, now, round(horizon * 1_000_000), limit)
+        aside = self._registry.aside
+        reply = await self._run(scripts.PLANS, now, round(horizon * 1_000_000), limit, *aside)
         wall, soonest, rows, gaps, lost_through = reply
         cold = await self._cold({hot[_TEXT]: id for id, hot in rows})
-        jobs = [job_of(hot, cold[hot[_TEXT]]) for _, hot in rows]
+        found = [self._job(id, hot, cold[hot[_TEXT]]) for id, hot in rows if hot[_TEXT] in cold]
+        jobs = [record for record in found if record is not None and record.foreign is None]
         targets = {record.job.target: TargetRecord(record.job.target) for record in jobs}
-        targets.update({target.name: target for target in map(target_record, gaps)})
+        read = [self._registry.read("target", name, target_record, row) for name, row in gaps]
+        targets.update({target.name: target for target in read if target is not None})
         unknown = {name: target.gaps for name, target in targets.items()}
         return DueJobs(moment(int(wall)), tuple(jobs), when(soonest), unknown, when(lost_through))
 
@@ -242,19 +288,24 @@ class PlainPath:
             request.incarnation,
             Era(request.incarnation).first_token,
             request.server,
+            *self._registry.aside,
         )
         if not reply[0]:
             return None
         _, wall, steps, wake_in, rows, left = reply
         at = moment(int(wall))
         cold = await self._cold({row[5]: row[1] for row in rows})
-        made, closed = {}, {}
+        made, closed, returned = dict[int, Claim](), {}, []
         for place, id, member, due, token, text, skipped in rows:
             fire = claimed_fire(id, member, int(due), int(token), request.replica, request.number, at)
-            made[place] = Claim(fire, cold[text].job)
+            if text in cold and cold[text].foreign is None:
+                made[place] = Claim(fire, cold[text].job)
+            else:
+                returned.append(GiveBack(fire.key, fire.token))
             if skipped:
                 closed[place] = fire_of(id, int(skipped[0]), skipped[1])
-        return Claims(made, closed, dict(left), None if wake_in is None else int(wake_in) / 1_000_000, steps)
+        wake = None if wake_in is None else int(wake_in) / 1_000_000
+        return Claims(made, closed, dict(left), wake, steps, tuple(returned))
 
     async def settle(self, now: Now, replica: str, updates: Sequence[Update]) -> Settlements:
         times = Counter(update.key for update in updates)
@@ -285,10 +336,14 @@ class PlainPath:
             if len(self._jobs) + len(missing) > JOBS_KEPT:
                 self._jobs.clear()
             rows = await self._link.ask("HMGET", self._keys.jobs, *missing.values())
-            for text, cold in zip(missing, rows, strict=True):
-                found[text] = cold_record(cold)
+            for (text, id), cold in zip(missing.items(), rows, strict=True):
+                record = self._registry.read("job", id, cold_record, cold or "", job_id=id, holds=True)
+                if record is None:
+                    continue
+                self._registry.note_foreign(record)
+                found[text] = record
                 if digest(cold) == text:  # else it was changed just now
-                    self._jobs[text] = found[text]
+                    self._jobs[text] = record
         return found
 
 
@@ -305,9 +360,3 @@ def _watched(watched: Watched | None) -> str:
     if watched is None:
         return ""
     return "1e9" if watched.gone else str(watched.seconds)
-
-
-def _held(place: str, row: str) -> Held:
-    job_id, member = split_place(place)
-    fire = fire_of(job_id, 0, row, State.RUNNING)
-    return Held(join(job_id, member), fire.token, fire.claim_no, fire.cancel_requested)

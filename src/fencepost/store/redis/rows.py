@@ -8,21 +8,22 @@ begins anew, at a later moment. A job and all its fires count as one thing, with
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from fencepost.clock import Moment
-from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord, State, changed
+from fencepost.errors import StoreCorrupt
+from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord, State, changed, checked_id
 from fencepost.store.base import Claim, Claimed, ClaimRequest, FireQuery, JobPage, Seen, Update, Updated
 from fencepost.store.codec import micros, moment
-from fencepost.store.lazy import JobChange, LazyRows
+from fencepost.store.lazy import BrokenFire, JobChange, LazyRows
 from fencepost.store.operations import Closed
 from fencepost.store.redis import pages, scripts
 from fencepost.store.redis.batch import Batch, Conflict
-from fencepost.store.redis.commands import lives, write_fire, write_looks
-from fencepost.store.redis.keys import Keys, due_of, split, split_place
+from fencepost.store.redis.commands import drop_row, lives, write_fire, write_looks
+from fencepost.store.redis.keys import Keys, due_of, join, split, split_place
 from fencepost.store.redis.pages import Call
 from fencepost.store.redis.scripts import Script
 from fencepost.store.redis.values import (
@@ -30,25 +31,31 @@ from fencepost.store.redis.values import (
     Hot,
     cold_of,
     cold_record,
+    counted,
     digest,
     fire_of,
     has_row,
+    holder_of,
     hot_values,
     job_of,
+    lease_fields,
     lease_of,
     lease_values,
     plain_from,
     planned_fire,
+    replica_fields,
     replica_of,
     replica_values,
     same_cold,
     stamp,
     targets_digest,
+    when,
 )
 from fencepost.store.rows import MOST_EVENTS, TargetRecord
 from fencepost.store.rules import ORPHANED_AFTER
 from fencepost.store.state import ACTIVE, OPEN, keys_of, newest
-from fencepost.store.texts import read, target_record, text
+from fencepost.store.texts import target_record, text
+from fencepost.store.unreadable import Registry
 
 CHUNK = 500
 """Jobs, fires or targets read at once."""
@@ -60,8 +67,10 @@ SETS_KEPT = 100
 class Loaded:
     """A job as it was read, with what lives of it."""
 
+    id: str
     hot: Hot
-    record: JobRecord
+    record: JobRecord | None
+    """None: it cannot be read."""
     fires: list[FireRecord]
     upto: datetime
     """Its fires are here as far as this."""
@@ -81,11 +90,16 @@ class RedisRows(LazyRows):
     _begins_anew = False
 
     def __init__(
-        self, call: Call, keys: Keys, now: tuple[str, str], targets: dict[str, tuple[str, ...]]
+        self,
+        call: Call,
+        keys: Keys,
+        now: tuple[str, str],
+        targets: dict[str, tuple[str, ...]],
+        registry: Registry,
     ) -> None:
         """`now`: the moment, if a test owns the time. `targets`: what replicas know, by digest, kept from step to
         step."""
-        super().__init__()
+        super().__init__(registry)
         self._call = call
         self._keys = keys
         self._targets_by_digest = targets
@@ -99,6 +113,8 @@ class RedisRows(LazyRows):
         """By job: planned fires due later than this were dropped."""
         self._stored: dict[str, FireRecord] = {}
         """Fires as they were read."""
+        self._broken_rows: dict[str, tuple[str, str]] = {}
+        """Of live fires that have a row which cannot be read: the job and the moment."""
         self._final_rows: dict[str, str] = {}
         """The texts of final ones: they are found by them."""
         self._unheard_of: set[str] = set()
@@ -116,7 +132,15 @@ class RedisRows(LazyRows):
     # --- jobs, and what lives of them -------------------------------------------------------------------
 
     def fetch_jobs(self, ids: Sequence[str]) -> Iterable[JobRecord]:
-        return [loaded.record for loaded in self._load(ids)]
+        return [loaded.record for loaded in self._load(ids) if loaded.record is not None]
+
+    def fetch_hot(self, id: str) -> Mapping[str, Callable[[], Any]]:
+        token, decided, group = self._call("HMGET", self._keys.hot(id), "token", "decided", "group")
+        return {
+            "target": lambda: checked_id(group.partition(":")[2], "target"),
+            "token": lambda: int(token),
+            "decided_through": lambda: when(decided),
+        }
 
     def fetch_job_ids(self, target: str | None) -> Sequence[str]:
         if self._begins_anew:
@@ -124,7 +148,7 @@ class RedisRows(LazyRows):
         ids: list[str] = self._call("HKEYS", self._keys.jobs)
         if target is None:
             return ids
-        return [loaded.record.id for loaded in self._load(ids) if loaded.record.job.target == target]
+        return [record.id for record in self.fetch_jobs(ids) if record.job.target == target]
 
     def job_ids(self, page: JobPage) -> list[str]:
         return sorted(id for id in self._call("HKEYS", self._keys.jobs) if page.has(id))[: page.limit]
@@ -137,7 +161,7 @@ class RedisRows(LazyRows):
         return [fire for fire in fires if fire.state in OPEN and fire.due_at <= now]
 
     def fetch_next(self, job_ids: Sequence[str], now: datetime) -> Mapping[str, datetime]:
-        found = {each.record.id: self._next_of(each, now) for each in self._load(job_ids, now)}
+        found = {each.id: self._next_of(each, now) for each in self._load(job_ids, now)}
         return {id: due_at for id, due_at in found.items() if due_at is not None}
 
     def _next_of(self, loaded: Loaded, now: datetime) -> datetime | None:
@@ -147,7 +171,7 @@ class RedisRows(LazyRows):
             for fire in loaded.fires
             if fire.due_at > now and fire.state in OPEN and not self._is_here(fire.key)
         ]
-        withdrawn = self._withdrawn.get(loaded.record.id)
+        withdrawn = self._withdrawn.get(loaded.id)
         if loaded.following is not None and (withdrawn is None or loaded.following <= withdrawn):
             ahead.append(loaded.following)
         return min(ahead, default=None)
@@ -183,26 +207,36 @@ class RedisRows(LazyRows):
         following: str | None,
         target: str | None,
     ) -> Loaded:
-        hot, record = Hot.of(values), job_of(values, cold_record(cold))
-        self.batch.check(self._keys.hot(id), "edition", hot.edition)
-        self._learn_target(record.job.target, target)
+        record = self.read_job(id, lambda: job_of(values, cold_record(cold)))
+        hot = Hot.of(values)
+        self.batch.check(self._keys.hot(id), "edition", values[0])
+        if record is not None:
+            self._learn_target(record.job.target, target)
         fires = self._read_live(id, live, rows)
         next_due = moment(int(following)) if following else None
-        return Loaded(hot, record, fires, max(until, moment(hot.reach)), next_due)
+        return Loaded(id, hot, record, fires, max(until, moment(hot.reach)), next_due)
 
     def _read_live(self, id: str, live: Sequence[str], rows: Sequence[str | None]) -> list[FireRecord]:
         found = []
         for n in range(0, len(live), 2):
             due = int(live[n + 1])
             running, waiting = rows[n : n + 2] if rows else (None, None)
-            if running is not None:
-                fire = fire_of(id, due, running, State.RUNNING)
-            elif waiting is not None:
-                fire = fire_of(id, due, waiting)
+            row, state = (waiting, State.PENDING) if running is None else (running, State.RUNNING)
+            if row is None:
+                fire: FireRecord | None = planned_fire(id, live[n], due)
             else:
-                fire = planned_fire(id, live[n], due)
-            found.append(self._stored.setdefault(fire.key, fire))
+                fire = self._read_live_fire(id, live[n], due, row, state)
+            if fire is not None:
+                found.append(self._stored.setdefault(fire.key, fire))
         return found
+
+    def _read_live_fire(self, id: str, member: str, due: int, row: str, state: State) -> FireRecord | None:
+        key = join(id, member)
+        broken = BrokenFire(id, True, holder_of(row) if state is State.RUNNING else None)
+        fire = self.read_fire(key, broken, fire_of, id, due, row, state)
+        if fire is None:
+            self._broken_rows[key] = id, member
+        return fire
 
     def put_job_row(self, record: JobRecord, look_at: datetime | None, plan_at: datetime | None) -> None:
         super().put_job_row(record, look_at, plan_at)
@@ -230,8 +264,9 @@ class RedisRows(LazyRows):
         """The first ones that are stored, with what this step has changed put in their place."""
         self.flush()
         noted, end = self._jobs_noted, "+inf" if upto is None else micros(upto)
-        stored = self._script(scripts.DUE, replica.id, int(leads), end, limit + len(noted))
-        found = [(int(stored[n + 1]), stored[n]) for n in range(0, len(stored), 2) if stored[n] not in noted]
+        passed = {*noted, *self.registry.aside}
+        stored = self._script(scripts.DUE, replica.id, int(leads), end, limit + len(passed))
+        found = [(int(stored[n + 1]), stored[n]) for n in range(0, len(stored), 2) if stored[n] not in passed]
         for id, change in noted.items():
             job, look_at = change.record.job, change.look_at
             known = job.target in replica.targets and (leads or job.execute_on == "any")
@@ -240,14 +275,17 @@ class RedisRows(LazyRows):
         return sorted(found)
 
     def due_plans(self, until: datetime, limit: int) -> list[str]:
+        aside = set(self.registry.aside)
         ids: list[str] = self._call(
-            "ZRANGEBYSCORE", self._keys.plan, "-inf", micros(until), "LIMIT", 0, limit
+            "ZRANGEBYSCORE", self._keys.plan, "-inf", micros(until), "LIMIT", 0, limit + len(aside)
         )
-        return ids
+        return [id for id in ids if id not in aside][:limit]
 
     def soonest_plan(self) -> datetime | None:
-        first = self._call("ZRANGE", self._keys.plan, 0, 0, "WITHSCORES")
-        return moment(int(first[1])) if first else None
+        aside = set(self.registry.aside)
+        first = self._call("ZRANGE", self._keys.plan, 0, len(aside), "WITHSCORES")
+        moments = [int(first[n + 1]) for n in range(0, len(first), 2) if first[n] not in aside]
+        return moment(moments[0]) if moments else None
 
     # --- events and targets -------------------------------------------------------------------------------
 
@@ -258,7 +296,8 @@ class RedisRows(LazyRows):
 
     def events_of(self, job_id: str) -> Sequence[JobEvent]:
         rows = self._call("LRANGE", self._keys.events(job_id), 0, -1)
-        return [*(read(JobEvent, row) for row in rows), *super().events_of(job_id)]
+        found = [self.read_event(job_id, number, row) for number, row in enumerate(rows)]
+        return [*(event for event in found if event is not None), *super().events_of(job_id)]
 
     def events_since(self, since: datetime) -> Iterable[JobEvent]:
         args = ("+inf", micros(since), "LIMIT", 0, MOST_EVENTS)
@@ -274,7 +313,7 @@ class RedisRows(LazyRows):
     def _learn_target(self, name: str, row: str | None) -> None:
         if name not in self.targets:
             self.batch.check(self._keys.targets, name, row or "")
-            self.targets[name] = target_record(row) if row else TargetRecord(name)
+            self.targets[name] = self.read_target(name, target_record, row) if row else TargetRecord(name)
             if row is None:
                 self._unheard_of.add(name)
 
@@ -336,6 +375,8 @@ class RedisRows(LazyRows):
             left = room - sum(len(each.claims) for each in found.values())
             if request.room and left <= 0:
                 break
+            if self.aside(id):
+                continue
             found[place] = Decided([], Closed())
             self._decide_job(at, replica, self._job(id), left, found[place].claims, found[place].closed)
         wake_in = self._wake_in(at, replica, self._leads(request.replica, request.term))
@@ -370,17 +411,21 @@ class RedisRows(LazyRows):
         if planned is not None:
             self._stored[key] = planned_fire(job_id, member, int(due))
         for row in rows:
-            fire = fire_of(job_id, int(due), row)
-            if fire.key == key:
+            # One that cannot be read, and ended at the moment of the fire asked for, may be that.
+            fire = self.read_fire(key, BrokenFire(job_id, False, None), fire_of, job_id, int(due), row)
+            if fire is not None and fire.key == key:
                 self._stored[key], self._final_rows[key] = fire, row
+        if key in self._stored:
+            self._broken_fires.pop(key, None)
 
     def fetch_running(self, replica: str) -> Iterable[FireRecord]:
         found = []
         for place, row, due, edition in self._script(scripts.HELD, replica):
-            job_id, _ = split_place(place)
-            self.batch.check(self._keys.hot(job_id), "edition", edition)
-            fire = fire_of(job_id, int(due), row, State.RUNNING)
-            found.append(self._stored.setdefault(fire.key, fire))
+            job_id, member = split_place(place)
+            self.batch.check(self._keys.hot(job_id), "edition", edition or "")
+            fire = self._read_live_fire(job_id, member, int(due or 0), row or "", State.RUNNING)
+            if fire is not None:
+                found.append(self._stored.setdefault(fire.key, fire))
         return found
 
     def delete_planned(self, job_id: str, now: datetime) -> None:
@@ -399,18 +444,29 @@ class RedisRows(LazyRows):
         keys = keys_of(query)
         if keys is not None:
             return newest(self.fetch_fires(keys), query)
-        return pages.find(self._call, self._keys, query)
+        return pages.find(self._call, self._keys, query, self.registry)
 
     def prune_before(self, before: datetime) -> int:
-        return pages.prune(self._call, self._keys, before)
+        return pages.prune(self._call, self._keys, before, self.registry)
 
     # --- replicas and the lease -----------------------------------------------------------------------------
 
     def fetch_replicas(self) -> Iterable[ReplicaRecord]:
-        return [
-            replica_of(list(values.values()), self._targets_read(id))
-            for id, values in self._replicas_read.items()
-        ]
+        found = [self._replica_read(id) for id in self._replicas_read]
+        return [replica for replica in found if replica is not None]
+
+    def _replica_read(self, id: str) -> ReplicaRecord | None:
+        values = self._replicas_read[id]
+
+        def fields() -> Mapping[str, Callable[[], Any]]:
+            return {**replica_fields(values), "targets": lambda: self._targets_stored(id)}
+
+        return self.read_replica(
+            id, fields, lambda: replica_of(list(values.values()), self._targets_read(id))
+        )
+
+    def _targets_stored(self, id: str) -> tuple[str, ...]:
+        return tuple(sorted(self._call("SMEMBERS", self._keys.knows(id))))
 
     def _targets_read(self, id: str) -> tuple[str, ...]:
         """What it knows. There may be thousands, and they rarely change."""
@@ -419,8 +475,10 @@ class RedisRows(LazyRows):
             return ()
         known = self._targets_by_digest
         if wanted not in known:
-            targets = tuple(sorted(self._call("SMEMBERS", self._keys.knows(id))))
+            targets = self._targets_stored(id)
             if targets_digest(targets) != wanted:
+                if self._call("HGET", self._keys.replica(id), "targets") == wanted:
+                    raise StoreCorrupt("it does not know what it says it knows")
                 raise Conflict  # they were changed just now
             if len(known) >= SETS_KEPT:
                 known.clear()
@@ -435,7 +493,7 @@ class RedisRows(LazyRows):
 
     def fetch_lease(self) -> Lease:
         self.batch.check(self._keys.leader, "edition", self._lease_read[0] or "")
-        return lease_of(self._lease_read)
+        return self.read_lease(lambda: lease_fields(self._lease_read), lease_of, self._lease_read)
 
     # --- writing --------------------------------------------------------------------------------------------
     #
@@ -449,7 +507,7 @@ class RedisRows(LazyRows):
         self._replicas_noted[id] = replica
 
     def write_lease(self, lease: Lease) -> None:
-        edition = int(self._lease_read[0] or 0) + 1
+        edition = counted(self._lease_read[0]) + 1
         self.batch.do("HSET", self._keys.leader, *lease_values(lease, edition))
 
     def write_fires(self, changes: Mapping[str, FireRecord | None]) -> None:
@@ -457,6 +515,10 @@ class RedisRows(LazyRows):
             before = self._stored.get(key)
             if before is None and fire is None:
                 continue
+            if key in self._broken_rows:
+                job_id, member = self._broken_rows[key]
+                drop_row(self.batch, self._keys, job_id, member, list(self._replicas_read))
+                self._rows_gained[job_id] -= 1
             job_id, gained = write_fire(self.batch, self._keys, before, fire, self._final_rows.get(key))
             self._rows_gained[job_id] += gained
             if fire is not None and lives(fire) and has_row(fire):
@@ -483,7 +545,7 @@ class RedisRows(LazyRows):
             return
         job, target = change.record.job, self.target(change.record.job.target)
         short = before.text
-        if loaded is None or not same_cold(loaded.record, change.record):
+        if loaded is None or loaded.record is None or not same_cold(loaded.record, change.record):
             cold = cold_of(change.record)
             short = digest(cold)
             self.batch.add("HSET", self._keys.jobs, id, cold)
@@ -505,25 +567,28 @@ class RedisRows(LazyRows):
 
     def _write_replica(self, id: str, replica: ReplicaRecord | None) -> None:
         read, key, batch = self._replicas_read.get(id), self._keys.replica(id), self.batch
-        before = replica_of(list(read.values()), self._targets_read(id)) if read else None
+        before = self._replica_read(id) if read else None
         steps_before = before.steps if before else 0
         if before is not None and replica is not None and changed(before, steps=replica.steps) == replica:
             # Its steps are counted at the same time by what else the replica does: that is no conflict.
             batch.do("HINCRBY", key, "steps", replica.steps - steps_before)
             return
         self._check_replica(id)
-        known, knows = set(before.targets if before else ()), set(replica.targets if replica else ())
+        known = set(before.targets if before else self._targets_stored(id) if read else ())
+        knows = set(replica.targets if replica else ())
         for chunk in _chunks(sorted(known - knows)):
             batch.do("FORGET", id, *chunk)
         for chunk in _chunks(sorted(knows - known)):
             batch.do("KNOW", id, *chunk)
+        if before is None:
+            batch.do("DEL", key)  # a row that cannot be read goes as a whole
         if replica is None:
             batch.do("SREM", self._keys.replicas, id)
             batch.do("DEL", key)
             return
         short = targets_digest(replica.targets)
         self._targets_by_digest[short] = replica.targets
-        edition = int(read["edition"]) + 1 if read else 1
+        edition = counted(read["edition"]) + 1 if read else 1
         batch.do("SADD", self._keys.replicas, id)
         batch.do("HSET", key, *replica_values(replica, edition, short))
         batch.do("HINCRBY", key, "steps", replica.steps - steps_before)

@@ -75,8 +75,8 @@ class RedisStore(Mirror):
         self._clock = clock
         self._first_incarnation = incarnation
         targets: dict[str, tuple[str, ...]] = {}
-        self._plain = PlainPath(self._link, self._keys, targets)
-        self._careful = CarefulPath(self._link, self._keys, targets, self._now)
+        self._plain = PlainPath(self._link, self._keys, targets, self.unreadable)
+        self._careful = CarefulPath(self._link, self._keys, targets, self._now, self.unreadable)
         self._channel = Channel(self._link, self._keys)
         self._beacons = Beacons(self._link, self._keys)
         self._greeting: asyncio.Task[None] | None = None
@@ -160,6 +160,8 @@ class RedisStore(Mirror):
             self._count("claim", 0, 1)
             return await super().claim_fires(request)
         self._count("claim", len(plain.made), len(plain.left))
+        if plain.returned:
+            await self._write(RedisRows.update_left, request.replica, plain.returned, True)
         if not plain.left:
             claims, rows = tuple(plain.made.values()), tuple(plain.closed.values())
             now = {fire.key: fire.count for fire in rows}

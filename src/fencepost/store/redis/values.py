@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, get_type_hints
 
 from fencepost.model import (
     Attempt,
@@ -22,10 +23,11 @@ from fencepost.model import (
     State,
     changed,
 )
-from fencepost.store.codec import micros, moment
+from fencepost.store.codec import from_json, micros, moment
 from fencepost.store.redis.keys import join, split
 from fencepost.store.rows import TargetRecord
-from fencepost.store.texts import job_record, replica_record, same_but_hot, text, texts_of
+from fencepost.store.texts import fields_of, job_record, replica_record, same_but_hot, text, texts_of
+from fencepost.store.unreadable import checked_fire
 from fencepost.triggers import iso
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -156,7 +158,19 @@ def fire_of(job_id: str, due: int, row: str, state: State = State.PENDING) -> Fi
         token=int(token),
         **values,
     )
-    return _ended(fire, *json.loads(ending)) if ending else fire
+    return _ended(checked_fire(fire), *json.loads(ending)) if ending else checked_fire(fire)
+
+
+def moment_in(row: str) -> str | None:
+    """The moment that a row which cannot be read seems to have of its own."""
+    found = re.search(r'"m":"([^"]*)"', row)
+    return found[1] if found else None
+
+
+def holder_of(row: str) -> str | None:
+    """The replica that a run which cannot be read seems to be of."""
+    found = re.search(r'"r":"([^"]*)"', row)
+    return found[1] if found else None
 
 
 @lru_cache(maxsize=200)
@@ -250,10 +264,15 @@ class Hot:
 
     @classmethod
     def of(cls, values: Flat) -> Hot:
+        """As far as it can be read."""
         found = dict(zip(HOT, values, strict=True))
-        return cls(
-            int(found["edition"]), int(found["rows"]), int(found["reach"]), found["group"], found["text"]
-        )
+        edition, rows, reach = (counted(found[name]) for name in ("edition", "rows", "reach"))
+        return cls(edition, rows, reach, found["group"] or "", found["text"] or "")
+
+
+def counted(value: Any) -> int:
+    """A number that scripts count up; 0: it is none."""
+    return int(value) if isinstance(value, str | int) and re.fullmatch(r"-?\d{1,18}", str(value)) else 0
 
 
 def cold_of(record: JobRecord) -> str:
@@ -284,6 +303,10 @@ def cold_record(cold: str) -> JobRecord:
 def job_of(values: Flat, record: JobRecord) -> JobRecord:
     """`record`: what is cold."""
     hot = dict(zip(HOT, values, strict=True))
+    for name in ("edition", "rows", "reach", "late"):
+        int(hot[name])
+    if hot["plain"] != NEVER:
+        int(hot["plain"])
     segments = record.segments
     if segments:
         cursor, following = when(hot["cursor"]), when(hot["next"])
@@ -398,6 +421,18 @@ def replica_of(values: Flat, targets: tuple[str, ...]) -> ReplicaRecord:
     )
 
 
+def replica_fields(values: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
+    """How to read each by itself; `values`: by their names, but for the targets."""
+    kinds: dict[str, Callable[[Any], Any]] = {"expires": float, "ttl": float, "heartbeat": float}
+    kinds |= dict.fromkeys(("renewals", "beat_no", "claim_no", "steps"), int)
+    kinds["draining"] = lambda value: value == "1"
+    row = fields_of(ReplicaRecord, values["text"] or "")
+    still: dict[str, Callable[[], Any]] = {
+        name: row[name] for name in ("host", "pid", "version", "joined_at") if name in row
+    }
+    return {**still, **{name: partial(kind, values[name]) for name, kind in kinds.items()}}
+
+
 def replica_values(replica: ReplicaRecord, edition: int, targets: str) -> list[str]:
     """Names and values, but for the steps: those are counted up, never set."""
     still = changed(replica, targets=(), expires=0.0, renewals=0, beat_no=0, claim_no=0, steps=0)
@@ -441,8 +476,24 @@ def lease_of(values: Flat) -> Lease:
     _, holder, term, renewals, ttl, heartbeat, expires, incarnation, standing, lost_through, server, _ = (
         values
     )
-    era = Era(int(incarnation), standing, when(lost_through), server)
+    era = Era(int(incarnation), _standing(standing), when(lost_through), server)
     return Lease(holder or None, int(term), int(renewals), float(ttl), float(heartbeat), float(expires), era)
+
+
+def lease_fields(values: Flat) -> dict[str, Callable[[], Any]]:
+    """How to read each by itself."""
+    found = dict(zip(LEASE, values, strict=True))
+    return {
+        "term": lambda: int(found["term"]),
+        "incarnation": lambda: int(found["incarnation"]),
+        "standing": lambda: _standing(found["standing"]),
+        "lost_through": lambda: when(found["lost_through"]),
+        "server": lambda: found["server"] or "",
+    }
+
+
+def _standing(value: Any) -> Any:
+    return from_json(get_type_hints(Era)["standing"], value)
 
 
 def lease_values(lease: Lease, edition: int) -> list[str]:

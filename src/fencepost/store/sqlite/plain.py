@@ -19,7 +19,6 @@ from fencepost.store.sqlite.rows import (
     OUTCOME_MARKS,
     SqliteRows,
     extra_of,
-    fire_of,
     job_of,
     run_row,
 )
@@ -63,7 +62,9 @@ class PlainRows(SqliteRows):
         due: dict[str, Plain] = {}
         at = micros(now)
         for id, key, due_at, next_at, *job in self._all(_DUE, at, at, json.dumps(untouched), at):
-            record, due_time = job_of(job), moment(due_at)
+            record, due_time = self.read_job(id, job_of, job), moment(due_at)
+            if record is None or record.foreign is not None:
+                continue
             if now - due_time <= record.job.misfire_after:
                 next_due = None if next_at is None else moment(next_at)
                 due[id] = Plain(record, FireRecord(key, id, due_time), next_due)
@@ -94,7 +95,8 @@ class PlainRows(SqliteRows):
             return {}
         at = micros(now)
         rows = self._all(_RUNNING, json.dumps(untouched), at, at)
-        return {row[0]: fire_of(row) for row in rows if row[1] not in self._fetched_jobs}
+        fires = self._fires_of([row for row in rows if row[1] not in self._fetched_jobs])
+        return {fire.key: fire for fire in fires}
 
     def put_plain_ends(self, fires: Sequence[FireRecord]) -> None:
         ends = [

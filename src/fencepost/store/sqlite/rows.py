@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from fencepost.model import (
@@ -18,11 +19,12 @@ from fencepost.model import (
     ReplicaRecord,
     State,
     changed,
+    checked_id,
 )
 from fencepost.store.base import FireQuery, JobPage
 from fencepost.store.codec import from_json, micros, moment, ticks, when
 from fencepost.store.columns import fate_of, fate_row, settled_attempt
-from fencepost.store.lazy import JobChange, LazyRows
+from fencepost.store.lazy import BrokenFire, JobChange, LazyRows
 from fencepost.store.rows import MOST_EVENTS, TargetRecord
 from fencepost.store.rules import is_plain, needed_events
 from fencepost.store.sqlite.find import EXTRA, FIRE_FIELDS, FIRES, found
@@ -30,7 +32,9 @@ from fencepost.store.sqlite.schema import Names, meta, set_meta
 from fencepost.store.state import keys_of, newest
 from fencepost.store.texts import (
     KnownJobs,
+    fields_of,
     job_record,
+    lease_fields,
     read,
     replica_record,
     same_but_hot,
@@ -39,6 +43,7 @@ from fencepost.store.texts import (
     text,
     texts_of,
 )
+from fencepost.store.unreadable import Registry, checked_fire
 
 
 class SqliteRows(LazyRows):
@@ -46,10 +51,12 @@ class SqliteRows(LazyRows):
     may_lose_writes = False
     known_jobs: KnownJobs | None = None
 
-    def __init__(self, db: sqlite3.Connection, names: Names, with_targets: bool = True) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, names: Names, registry: Registry, with_targets: bool = True
+    ) -> None:
         """`with_targets`: whether the replicas' targets are needed. There may be thousands, and finding what is
         due needs only the table they are registered in."""
-        super().__init__()
+        super().__init__(registry)
         self._with_targets = with_targets
         self._db = db
         self._names = names
@@ -58,10 +65,36 @@ class SqliteRows(LazyRows):
     # --- jobs -----------------------------------------------------------------------------------------
 
     def fetch_jobs(self, ids: Sequence[str]) -> Iterable[JobRecord]:
-        rows = self._in(f"select jobs.id, {_JOB_COLUMNS} from {_JOBS} where jobs.id", ids)
-        if self.known_jobs is None:
-            return [job_of(row[1:]) for row in rows]
-        return [self.known_jobs.record(row[0], row[1:], job_of) for row in rows]
+        rows = self._in(f"select jobs.id, look_at, plan_at, {_JOB_COLUMNS} from {_JOBS} where jobs.id", ids)
+        found = (
+            self.read_job(id, self._job_in, id, (look_at, plan_at), row)
+            for id, look_at, plan_at, *row in rows
+        )
+        return [record for record in found if record is not None]
+
+    def _job_in(self, id: str, moments: tuple[Any, Any], row: Any) -> JobRecord:
+        """What is never found due because a moment is damaged must be noticed all the same."""
+        for each in moments:
+            when(each)
+        return job_of(row) if self.known_jobs is None else self.known_jobs.record(id, row, job_of)
+
+    def fetch_hot(self, id: str) -> Mapping[str, Callable[[], Any]]:
+        row = self._one("select target, token, decided_through from {jobs} where id = ?", id)
+        if row is None:
+            return {}
+        target, token, decided = row
+        return {
+            "target": lambda: checked_id(target, "target"),
+            "token": lambda: _number(token),
+            "decided_through": lambda: when(decided),
+        }
+
+    def _but_aside(self, column: str) -> tuple[str, tuple[str, ...]]:
+        """A condition, and its value: what is set aside stays due, and would be in the way of the others."""
+        aside = self.registry.aside if self.registry else ()
+        if not aside:
+            return "", ()
+        return f" and {column} not in (select value from json_each(?))", (json.dumps(aside),)
 
     def job_ids(self, page: JobPage) -> list[str]:
         query, values = "select id from {jobs} where id > ?", [page.after]
@@ -77,27 +110,33 @@ class SqliteRows(LazyRows):
 
     def due_looks(self, now: datetime, replica: ReplicaRecord, leads: bool, limit: int) -> list[str]:
         self.flush()
-        query = f"select id from {{jobs}} where look_at <= ? and {_known(leads)} order by look_at, id limit ?"
-        return [row[0] for row in self._all(query, micros(now), replica.id, limit)]
+        but, aside = self._but_aside("id")
+        which = f"look_at <= ? and {_known(leads)}{but}"
+        query = f"select id from {{jobs}} where {which} order by look_at, id limit ?"
+        return [row[0] for row in self._all(query, micros(now), replica.id, *aside, limit)]
 
     def soonest_look(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
         self.flush()
-        query = "select look_at from {jobs} where look_at is not null"
+        but, aside = self._but_aside("id")
+        query = f"select look_at from {{jobs}} where look_at is not null{but}"
         if replica is None:
-            row = self._one(f"{query} order by look_at limit 1")
+            row = self._one(f"{query} order by look_at limit 1", *aside)
         else:
-            row = self._one(f"{query} and {_known(leads)} order by look_at limit 1", replica.id)
-        return moment(row[0]) if row else None
+            row = self._one(f"{query} and {_known(leads)} order by look_at limit 1", *aside, replica.id)
+        return moment(row[0]) if row and type(row[0]) is int else None
 
     def due_plans(self, until: datetime, limit: int) -> list[str]:
         self.flush()
-        query = "select id from {jobs} where plan_at <= ? order by plan_at, id limit ?"
-        return [row[0] for row in self._all(query, micros(until), limit)]
+        but, aside = self._but_aside("id")
+        query = f"select id from {{jobs}} where plan_at <= ?{but} order by plan_at, id limit ?"
+        return [row[0] for row in self._all(query, micros(until), *aside, limit)]
 
     def soonest_plan(self) -> datetime | None:
         self.flush()
-        row = self._one("select plan_at from {jobs} where plan_at is not null order by plan_at limit 1")
-        return moment(row[0]) if row else None
+        but, aside = self._but_aside("id")
+        query = f"select plan_at from {{jobs}} where plan_at is not null{but} order by plan_at limit 1"
+        row = self._one(query, *aside)
+        return moment(row[0]) if row and type(row[0]) is int else None
 
     def write_jobs(self, changes: Sequence[JobChange]) -> None:
         hot, whole, targets = [], [], dict[str, str]()
@@ -136,24 +175,26 @@ class SqliteRows(LazyRows):
 
     def events_of(self, job_id: str) -> Sequence[JobEvent]:
         self.flush()
-        rows = self._all("select event from {events} where job_id = ? order by number", job_id)
-        return [read(JobEvent, row[0]) for row in rows]
+        rows = self._all("select number, event from {events} where job_id = ? order by number", job_id)
+        return [event for row in rows if (event := self.read_event(job_id, *row)) is not None]
 
     def events_since(self, since: datetime) -> Iterable[JobEvent]:
-        latest = "select at, event from {events} order by number desc limit ?"
-        rows = self._all(f"select event from ({latest}) where at >= ?", MOST_EVENTS, micros(since))
-        return [read(JobEvent, row[0]) for row in reversed(rows)]
+        latest = "select job_id, number, at, event from {events} order by number desc limit ?"
+        query = f"select job_id, number, event from ({latest}) where at >= ?"
+        rows = reversed(self._all(query, MOST_EVENTS, micros(since)))
+        return [event for row in rows if (event := self.read_event(*row)) is not None]
 
     # --- targets --------------------------------------------------------------------------------------
 
     def fetch_targets(self, names: Sequence[str]) -> Iterable[TargetRecord]:
-        return [target_record(row[0]) for row in self._in("select target from {targets} where name", names)]
+        rows = self._in("select name, target from {targets} where name", names)
+        return [self.read_target(name, target_record, row) for name, row in rows]
 
     def unknown_targets(self) -> Sequence[TargetRecord]:
         self.flush()
         known = "select target from {replica_targets}"
-        rows = self._all(f"select target from {{targets}} where name not in ({known}) order by name")
-        return [target_record(row[0]) for row in rows]
+        rows = self._all(f"select name, target from {{targets}} where name not in ({known}) order by name")
+        return [self.read_target(name, target_record, row) for name, row in rows]
 
     def knowing(self, target: str) -> frozenset[str]:
         self.flush()  # a replica may have joined in the same transaction
@@ -167,22 +208,27 @@ class SqliteRows(LazyRows):
     # --- fires ----------------------------------------------------------------------------------------
 
     def fetch_fires(self, keys: Sequence[str]) -> Iterable[FireRecord]:
-        return [fire_of(row) for row in self._in(f"{FIRES} where key", keys)]
+        return self._fires_of(self._in(f"{FIRES} where key", keys))
 
     def fetch_active(self, job_ids: Sequence[str]) -> Iterable[FireRecord]:
-        return [fire_of(row) for row in self._in(f"{FIRES} where {_ACTIVE} and job_id", job_ids)]
+        return self._fires_of(self._in(f"{FIRES} where {_ACTIVE} and job_id", job_ids))
 
     def fetch_due(self, job_ids: Sequence[str], now: datetime) -> Iterable[FireRecord]:
         query = f"{FIRES} where finished_at is null and due_at <= ? and job_id"
-        return [fire_of(row) for row in self._in(query, job_ids, micros(now))]
+        return self._fires_of(self._in(query, job_ids, micros(now)))
 
     def fetch_next(self, job_ids: Sequence[str], now: datetime) -> Mapping[str, datetime]:
         rows = self._in(f"select id, ({NEXT}) from {{jobs}} as jobs where id", job_ids, micros(now))
         return {id: moment(due_at) for id, due_at in rows if due_at is not None}
 
     def fetch_running(self, replica: str) -> Iterable[FireRecord]:
-        rows = self._all(f"{FIRES} where replica = ? and state = 'running'", replica)
-        return [fire_of(row) for row in rows]
+        return self._fires_of(self._all(f"{FIRES} where replica = ? and state = 'running'", replica))
+
+    def _fires_of(self, rows: Iterable[Any]) -> list[FireRecord]:
+        found = (
+            self.read_fire(row[0], BrokenFire(row[1], row[17] is None, row[10]), fire_of, row) for row in rows
+        )
+        return [fire for fire in found if fire is not None]
 
     def delete_planned(self, job_id: str, now: datetime) -> None:
         planned = "state = 'pending' and scheduled and due_at > ? and finished_at is null"
@@ -203,7 +249,7 @@ class SqliteRows(LazyRows):
         keys = keys_of(query)
         if keys is not None:
             return newest(self.fetch_fires(keys), query)
-        return [fire_of(row) for row in self._all(*found(query))]
+        return self._fires_of(self._all(*found(query)))
 
     def prune_before(self, before: datetime) -> int:
         self.flush()
@@ -213,25 +259,30 @@ class SqliteRows(LazyRows):
         )
         for (job_id,) in old:
             rows = self._all("select number, event from {events} where job_id = ? order by number", job_id)
-            events = [read(JobEvent, text) for _, text in rows]
-            needed = {id(event) for event in needed_events(events, before)}
-            gone_events = [
-                (n,) for (n, _), event in zip(rows, events, strict=True) if id(event) not in needed
-            ]
+            events = {row[0]: event for row in rows if (event := self.read_event(job_id, *row)) is not None}
+            needed = {id(event) for event in needed_events(list(events.values()), before)}
+            gone_events = [(n,) for n, event in events.items() if id(event) not in needed]
             self._many("delete from {events} where number = ?", gone_events)
         return gone
 
     # --- replicas and the lease -------------------------------------------------------------------------
 
     def fetch_replicas(self) -> Iterable[ReplicaRecord]:
-        replicas = [replica_record(row[0]) for row in self._all("select replica from {replicas}")]
+        rows = self._all("select id, replica from {replicas}")
+        found = (
+            self.read_replica(id, partial(self._fields_of, id, row), replica_record, row) for id, row in rows
+        )
+        replicas = [replica for replica in found if replica is not None]
         if not self._with_targets:
             return replicas
+        return [changed(replica, targets=self._targets_of(replica.id)) for replica in replicas]
+
+    def _fields_of(self, id: str, row: str) -> Mapping[str, Callable[[], Any]]:
+        return {**fields_of(ReplicaRecord, row), "targets": lambda: self._targets_of(id)}
+
+    def _targets_of(self, replica: str) -> tuple[str, ...]:
         query = "select target from {replica_targets} where replica = ? order by target"
-        return [
-            changed(replica, targets=tuple(row[0] for row in self._all(query, replica.id)))
-            for replica in replicas
-        ]
+        return tuple(row[0] for row in self._all(query, replica))
 
     def write_replica(self, id: str, replica: ReplicaRecord | None, before: ReplicaRecord | None) -> None:
         targets = replica.targets if replica else ()
@@ -247,7 +298,7 @@ class SqliteRows(LazyRows):
 
     def fetch_lease(self) -> Lease:
         value = meta(self._db, self._names, "leader")
-        return read(Lease, value) if value else Lease()
+        return self.read_lease(partial(lease_fields, value), read, Lease, value) if value else Lease()
 
     def write_lease(self, lease: Lease) -> None:
         set_meta(self._db, self._names, "leader", text(lease))
@@ -315,6 +366,12 @@ NEXT = (
 _AS_PLANNED = (True, "pending", None, None)
 _BLANK = (0, None, 0, 0, 0, 0, None, None, None, False, None)
 """The columns of a planned fire before and after those that it has."""
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r:.100} is no number")
+    return value
 
 
 def job_of(row: Any) -> JobRecord:
@@ -413,4 +470,5 @@ def fire_of(row: Any) -> FireRecord:
         **fate_of(row[4:19]),
         **extra,
     )
+    checked_fire(fire)
     return fire if "attempts" in extra else changed(fire, attempts=_only_attempt(fire))

@@ -158,13 +158,11 @@ class SqliteStore(LocalMirror):
                 if not writes:
                     # A plain begin takes no lock: the first look does, and may meet a writer.
                     self._patiently(db, "select 1 from sqlite_master limit 1")
-                rows = PlainRows(db, self._names, any(step.name in ABOUT_REPLICAS for step in steps))
+                with_targets = any(step.name in ABOUT_REPLICAS for step in steps)
+                rows = PlainRows(db, self._names, self.unreadable, with_targets)
                 rows.known_jobs = None if writes else self._known_jobs
                 # The time is read under the lock: steps follow each other in the order of their moments.
-                replies = [
-                    getattr(rows, step.name)(moment_of(self._clock), *step.args, **step.kwargs)
-                    for step in steps
-                ]
+                replies = [self._reply(rows, step) for step in steps]
                 if writes:
                     rows.write()
                 self._patiently(db, "commit")
@@ -179,6 +177,10 @@ class SqliteStore(LocalMirror):
         if rows.hinted:
             self._hint.give()
         return replies
+
+    def _reply(self, rows: PlainRows, step: Step) -> Any:
+        rows.at = moment_of(self._clock)
+        return getattr(rows, step.name)(rows.at, *step.args, **step.kwargs)
 
     def _patiently(self, db: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
         """Our own writers come one by one; readers and other programs may be in the way. SQLite's own busy handler
@@ -284,8 +286,9 @@ class SqliteStore(LocalMirror):
         if boot is None or boot == known:
             return
         if known is not None:
-            rows = PlainRows(db, self._names)
-            rows.reboot(moment_of(self._clock))
+            rows = PlainRows(db, self._names, self.unreadable)
+            rows.at = moment_of(self._clock)
+            rows.reboot(rows.at)
             rows.write()
         set_meta(db, self._names, "boot", boot)
 

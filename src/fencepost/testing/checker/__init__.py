@@ -25,6 +25,7 @@ from fencepost.testing.checker.runs import Runs
 from fencepost.testing.checker.sink import Sink
 from fencepost.testing.checker.tasks import Tasks
 from fencepost.testing.checker.tokens import Tokens
+from fencepost.testing.checker.unreadable import Untouched
 from fencepost.testing.network import Request
 
 __all__ = ["Body", "Books", "Checker", "Step"]
@@ -48,6 +49,7 @@ class Checker:
             Ledger(books),
             Outcomes(books),
             Recording(books),
+            Untouched(books),
             self.sink,
             Audit(books),
         ]

@@ -385,8 +385,26 @@ OUTCOMES = (
         "a_lost_run_is_not_the_last",
         "a run that was cut off is on the job's record",
         LEDGER,
-        "self._keep(at, self._job(fire.job_id).after_run(fire))",
-        "self._keep(at, self._job(fire.job_id))",
+        "self._keep(at, record.after_run(fire) if fire.state.final else record)",
+        "self._keep(at, record)",
+    ),
+)
+
+UNREADABLE = (
+    mutant(
+        "unreadable_jobs_are_claimed",
+        "a job of which a live fire cannot be read is set aside as a whole",
+        STATE,
+        "return not self.broken or (job_id in self.jobs_by_id and not self.aside(job_id))",
+        "return job_id in self.jobs_by_id",
+        Edit(OPERATIONS, "            if self.aside(job_id):\n                continue\n", ""),
+    ),
+    mutant(
+        "unreadable_definitions_are_replaced",
+        "a definition that cannot be read is not overwritten",
+        CALENDARS,
+        "        if self.aside(job.id):\n",
+        "        if False:\n",
     ),
 )
 
@@ -449,4 +467,4 @@ DATA_LOSS = (
     ),
 )
 
-STORE: tuple[Mutant, ...] = (*PRESENCE, *CLAIMS, *DECISIONS, *CALENDAR, *OUTCOMES, *DATA_LOSS)
+STORE: tuple[Mutant, ...] = (*PRESENCE, *CLAIMS, *DECISIONS, *CALENDAR, *UNREADABLE, *OUTCOMES, *DATA_LOSS)

@@ -22,6 +22,7 @@ from fencepost.testing.network import Network, Request, Weather
 from fencepost.testing.sim.draw import Release, draw_mix, draw_release
 from fencepost.testing.sim.faults import CHORES, FAULTS, Faults
 from fencepost.testing.sim.members import Member, draw_member, equip
+from fencepost.testing.sim.rows import Rows
 from fencepost.testing.sim.store import SimulatedStore
 from fencepost.testing.sim.values import Values
 from fencepost.testing.trace import told
@@ -84,6 +85,7 @@ class Simulation:
         self.store.on_row = self.checker.row
         self.members: dict[str, Member] = {}
         self.faults = Faults(self, random.Random(f"{seed}:faults"))
+        self.rows = Rows(self)
         self.calm = False
         self._digest = hashlib.sha256()
         self._trace: list[str] | None = [] if trace else None
@@ -92,6 +94,7 @@ class Simulation:
         for _ in range(REPLICAS):
             self.start()
         self.faults.begin()
+        self.rows.begin()
         healed = self.mix.seconds
         self.world.at(healed, self._heal)
         self.world.at(healed + RECOVERY, self._expect_punctuality)
@@ -185,6 +188,7 @@ class Simulation:
 
     def _heal(self) -> None:
         self.calm = True
+        self.rows.mend_all()
         self.network.weather = Weather()
         self.network.store_is_up = True
         self.network.service_time = 0.0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from fencepost.model import FireRecord
 from fencepost.store.agenda import Agenda
 from fencepost.store.state import StoreState
+from fencepost.store.unreadable import Kind, Unreadable
 
 Told = Callable[[FireRecord | None, FireRecord | None], None]
 
@@ -29,6 +30,40 @@ class SimulatedStore(StoreState):
     def drop_fire(self, fire: FireRecord) -> None:
         super().drop_fire(fire)
         self.on_row(fire, None)
+
+    def damage(self, kind: str, key: str) -> None:
+        """Make a row unreadable."""
+        why, content = "drawn by the seed", self._content(kind, key)
+        job_id = key if kind == "job" else getattr(content, "job_id", None)
+        holds = kind == "job" or (kind == "fire" and not content.state.final)
+        found: dict[str, Any] = {"targets": content.targets} if kind == "replica" else {}
+        if kind == "fire":
+            found["replica"] = content.replica
+        self.set_aside(Unreadable(cast("Kind", kind), key, why, job_id, holds), content, found)
+
+    def _content(self, kind: str, key: str) -> Any:
+        rows: dict[str, dict[str, Any]] = {
+            "job": dict(self.jobs_by_id),
+            "fire": dict(self.fires),
+            "replica": dict(self.replicas),
+        }
+        return rows[kind][key]
+
+    def repair(self, kind: str, key: str) -> None:
+        """As it was, unless it was written anew."""
+        broken = self.broken.pop((kind, key), None)
+        if broken is None:
+            return
+        if kind == "job":
+            self.jobs_by_id[key] = broken.content
+        elif kind == "fire":
+            super().put_fire(broken.content)
+        else:
+            self.replicas[key] = broken.content
+
+    def jobs_aside(self) -> set[str]:
+        rows = [broken.row for broken in self.broken.values()]
+        return {row.job_id for row in rows if row.holds and row.job_id}
 
     def look_at(self, job_id: str) -> datetime | None:
         """When its fires are next to be decided."""

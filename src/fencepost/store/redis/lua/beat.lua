@@ -10,7 +10,13 @@ local lease = redis.call('HMGET', p .. ':leader', unpack(LEASE))
 local held = {}
 for n, name in ipairs(LEASE) do held[name] = lease[n] end
 local steps = tonumber(me[4])
-if not me[1] or tonumber(number) <= tonumber(me[2]) or not held.term or held.history ~= ARGV[14]
+-- What cannot be read is for the careful path, too.
+for n = 1, 4 do if not (me[n] and tonumber(me[n])) then return {0} end end
+for _, name in ipairs({'edition', 'term', 'renewals', 'heartbeat'}) do
+  if not (held[name] and tonumber(held[name])) then return {0} end
+end
+if held.lost_through ~= '' and not tonumber(held.lost_through or '') then return {0} end
+if tonumber(number) <= tonumber(me[2]) or held.history ~= ARGV[14]
   or held.standing ~= 'settled' or held.incarnation ~= ARGV[10] or held.server ~= ARGV[11]
   or tonumber(ARGV[12]) > tonumber(held.term) or tonumber(ARGV[13]) > steps then
   return {0}

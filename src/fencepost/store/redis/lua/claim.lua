@@ -3,13 +3,15 @@
 -- is not so plain it says only that it is there, and keeps it for this caller, for a moment: the careful path decides
 -- it, and replicas that come together shall not all decide the same.
 -- ARGV: prefix, now, steady, replica, number, room, most jobs, term (empty: it does not lead), incarnation, the
--- first token of that incarnation, the start of the server that began it
+-- first token of that incarnation, the start of the server that began it, jobs that are set aside by this process
 local p, replica, number, room = ARGV[1], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local now, steady = moment(ARGV[2], ARGV[3])
 
 local me = redis.call('HMGET', p .. ':replica:' .. replica, 'edition', 'claim_no', 'renewals', 'steps', 'ttl', 'draining')
 local lease = redis.call('HMGET', p .. ':leader', 'holder', 'term', 'incarnation', 'standing', 'lost_through', 'server')
-if not me[1] or tonumber(number) <= tonumber(me[2]) or me[6] ~= '0' or lease[3] ~= ARGV[9] or lease[6] ~= ARGV[11]
+for n = 1, 5 do if not (me[n] and tonumber(me[n])) then return {0} end end
+if lease[5] ~= '' and not tonumber(lease[5] or '') then return {0} end
+if tonumber(number) <= tonumber(me[2]) or me[6] ~= '0' or lease[3] ~= ARGV[9] or lease[6] ~= ARGV[11]
   or lease[4] ~= 'settled' then
   return {0}
 end
@@ -39,7 +41,19 @@ local function skip(id, first, due)
   return {due[4], text}
 end
 
-local due = looks(p, replica, leads, whole(now), tonumber(ARGV[7]))
+local aside, set_aside = {}, #ARGV - 11
+for n = 12, #ARGV do aside[ARGV[n]] = true end
+local function sound_looks(upto, limit)
+  local found = looks(p, replica, leads, upto, limit + set_aside)
+  if set_aside == 0 then return found end
+  local sound = {}
+  for _, job in ipairs(found) do
+    if not aside[job.id] and #sound < limit then sound[#sound + 1] = job end
+  end
+  return sound
+end
+
+local due = sound_looks(whole(now), tonumber(ARGV[7]))
 local claims, others, rows, held, kept = {}, {}, {}, {}, {}
 local later, groups, seen = {any = {}, leader = {}}, {}, {}
 local claimed, promised, passed = 0, 0, 0
@@ -49,9 +63,11 @@ for place, job in ipairs(due) do
   local id = job.id
   local hot = redis.call('HMGET', p .. ':hot:' .. id, 'edition', 'token', 'decided', 'rows', 'plain', 'late', 'text', 'skips')
   local head = redis.call('ZRANGE', p .. ':live:' .. id, 0, 1, 'WITHSCORES')
-  local at, following, from = tonumber(head[2]), tonumber(head[4]), tonumber(hot[5])
-  local token = next_token(hot[2], ARGV[10])
-  local plain = hot[4] == '0' and at and at <= now
+  local at, following, from = tonumber(head[2]), tonumber(head[4]), tonumber(hot[5] or '')
+  -- Numbers that are none: the careful path says what is wrong with the job.
+  local sound = tonumber(hot[1] or '') and tonumber(hot[6] or '') and string.match(hot[2] or '', '^%d+$')
+  local token = sound and next_token(hot[2], ARGV[10])
+  local plain = sound and hot[4] == '0' and at and at <= now
     and now - at <= tonumber(hot[6]) and from and from <= at and from <= now and at > lost_through and token
   local more = plain and following and following <= now
   if more then
@@ -95,7 +111,7 @@ for place, job in ipairs(due) do
       passed = passed + 1 -- somebody else is at it
     else
       -- Who comes first is served first: what this job may claim at the most is left free for it.
-      promised = promised + redis.call('ZCOUNT', p .. ':live:' .. id, '-inf', whole(now)) + tonumber(hot[4])
+      promised = promised + redis.call('ZCOUNT', p .. ':live:' .. id, '-inf', whole(now)) + (tonumber(hot[4] or '') or 0)
       others[#others + 1] = {place, id}
       kept[#kept + 1] = whole(now + KEPT)
       kept[#kept + 1] = id
@@ -120,7 +136,7 @@ local steps = tonumber(me[4]) + 1
 redis.call('HSET', p .. ':replica:' .. replica, 'edition', tonumber(me[1]) + 1, 'claim_no', number,
   'renewals', tonumber(me[3]) + 1, 'steps', steps, 'expires', seconds(steady + tonumber(me[5])))
 
-local soonest = looks(p, replica, leads, '+inf', 1)[1]
+local soonest = sound_looks('+inf', 1)[1]
 local wake_in = soonest and math.max(0, soonest.look - now)
 if passed > 0 and claimed == 0 and #others == 0 then wake_in = math.max(wake_in, 20000) end
 return {1, whole(now), steps, wake_in and whole(wake_in) or false, claims, others}

@@ -3,7 +3,7 @@
 local function state_of(kind, row)
   if kind == 'planned' then return 'pending' end
   if kind == 'running' then return 'running' end
-  return string.match(row, '\n%[%d+,"(%a+)"') or string.match(row, '^%d+ {"st":"(%a+)"') or 'pending'
+  return string.match(row, '\n%[%d+,"(%a+)"') or string.match(row, '^%d+ {"st":"(%a+)"') or (kind ~= 'done' and 'pending')
 end
 
 local function finished_of(row)
@@ -14,12 +14,14 @@ end
 -- final ones, the newest: returns where they were cut off, if they were.
 local function collect(p, found, id, low, high, states, most)
   local function add(due, kind, row)
-    if states == '' or string.find(states, ',' .. state_of(kind, row) .. ',', 1, true) then
+    local state = state_of(kind, row)
+    -- One that cannot be read is told of whatever was asked for: somebody must say so.
+    if states == '' or not state or string.find(states, ',' .. state .. ',', 1, true) then
       found[#found + 1] = {id, due, kind, row}
     end
   end
   local live = redis.call('ZRANGEBYSCORE', p .. ':live:' .. id, low, high, 'WITHSCORES')
-  local reach = live[1] and tonumber(redis.call('HGET', p .. ':hot:' .. id, 'reach'))
+  local reach = live[1] and (tonumber(redis.call('HGET', p .. ':hot:' .. id, 'reach') or '') or math.huge)
   for n = 1, #live, 2 do
     local place, row = id .. ':' .. live[n], false
     if tonumber(live[n + 1]) <= reach then

@@ -11,7 +11,7 @@ for n = 3, #ARGV do
   else
     local values = {}
     for m, name in ipairs(HOT) do values[name] = hot[m] end
-    local bound = whole(math.max(upto, tonumber(values.reach)))
+    local bound = whole(math.max(upto, tonumber(values.reach) or 0))
     local live = redis.call('ZRANGEBYSCORE', p .. ':live:' .. id, '-inf', bound, 'WITHSCORES')
     local texts = {}
     if values.rows ~= '0' then
@@ -22,7 +22,7 @@ for n = 3, #ARGV do
       end
     end
     local following = redis.call('ZRANGEBYSCORE', p .. ':live:' .. id, '(' .. bound, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    local target = string.match(values.group, '^%a+:(.*)$')
+    local target = string.match(values.group or '', '^%a+:(.*)$') or ''
     found[#found + 1] = {
       hot, redis.call('HGET', p .. ':jobs', id), live, texts, following[2] or false,
       redis.call('HGET', p .. ':targets', target),

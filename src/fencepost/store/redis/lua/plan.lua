@@ -10,7 +10,8 @@ while at <= #ARGV do
   local id, version, cursor, following, fires = unpack(ARGV, at, at + 4)
   local first, last = at + 5, at + 4 + 2 * tonumber(fires)
   local hot = redis.call('HMGET', p .. ':hot:' .. id, 'edition', 'segment', 'cursor', 'plain', 'decided', 'group')
-  local plain = hot[1] and hot[2] == version and hot[3] == cursor and hot[4] ~= 'never' and tonumber(hot[4]) <= now
+  local plain = tonumber(hot[1] or '') and hot[2] == version and hot[3] == cursor
+    and hot[6] and tonumber(hot[4] or '') and tonumber(hot[4]) <= now
     and tonumber(following) > now and (first > last or tonumber(ARGV[first]) > (tonumber(hot[5]) or 0))
   if plain then
     redis.call('HSET', p .. ':hot:' .. id, 'edition', tonumber(hot[1]) + 1, 'next', following,

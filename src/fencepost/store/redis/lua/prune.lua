@@ -9,7 +9,8 @@ for _, id in ipairs(page[2]) do
   local done, dropped = p .. ':done:' .. id, 0
   local rows = redis.call('ZRANGEBYSCORE', done, low, high, 'WITHSCORES')
   for n = 1, #rows, 2 do
-    if finished_of(rows[n]) < before then
+    -- Of one that cannot be read it is only known when it was due.
+    if (finished_of(rows[n]) or tonumber(rows[n + 1])) < before then
       redis.call('ZREM', done, rows[n])
       redis.call('ZREM', p .. ':stretches', id .. ':' .. rows[n + 1])
       local by_hand = string.match(rows[n], '"m":"(![^"]*)"}$') or string.match(rows[n], '"m":"(![^"]*)"}\n')

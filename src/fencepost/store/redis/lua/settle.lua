@@ -21,10 +21,10 @@ for n = 5, #ARGV, 6 do
   local row = redis.call('GET', p .. ':job:' .. where)
   local hot = row and redis.call('HMGET', p .. ':hot:' .. id, 'edition', 'rows', 'next', 'plain', 'failures')
   local plain, holder, due = false, nil, nil
-  if row and string.match(row, '^%d+') == token and hot[2] == '1' and hot[4] ~= 'never' then
+  if row and string.match(row, '^%d+') == token and hot[2] == '1' and tonumber(hot[1] or '') and tonumber(hot[4] or '') then
     due = redis.call('ZSCORE', p .. ':live:' .. id, member)
     holder = string.match(row, '^%d+ {"r":"([^"]*)"')
-    local from, following = tonumber(hot[4]), tonumber(hot[3])
+    local from, following = tonumber(hot[4]), tonumber(hot[3] or '')
     plain = holder and from <= now and tonumber(due) <= now and (not following or following > now)
   end
   if plain then

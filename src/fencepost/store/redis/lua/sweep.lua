@@ -9,12 +9,15 @@ if lease.holder ~= ARGV[4] or lease.term ~= ARGV[5] or redis.call('ZCOUNT', p ..
 end
 for n = 6, #ARGV, 3 do
   local other = redis.call('HMGET', p .. ':replica:' .. ARGV[n], 'renewals', 'heartbeat')
-  if other[1] and (ARGV[n + 2] == '' or (other[1] == ARGV[n + 1] and tonumber(ARGV[n + 2]) >= tonumber(other[2]))) then
+  local heartbeat = tonumber(other[2] or '') or 0
+  if other[1] and (ARGV[n + 2] == '' or (other[1] == ARGV[n + 1] and tonumber(ARGV[n + 2]) >= heartbeat)) then
     return {0}
   end
 end
 local replicas = {}
 for _, id in ipairs(redis.call('SMEMBERS', p .. ':replicas')) do
-  replicas[#replicas + 1] = redis.call('HMGET', p .. ':replica:' .. id, unpack(REPLICA))
+  local row = redis.call('HMGET', p .. ':replica:' .. id, unpack(REPLICA))
+  row[1] = id
+  replicas[#replicas + 1] = row
 end
 return {1, whole(now), seconds(steady), redis.call('HMGET', p .. ':leader', unpack(LEASE)), replicas}

@@ -1,0 +1,265 @@
+"""One row of every kind is made unreadable in every store: all other jobs go on, before and after a restart, nothing
+runs twice, and the job is named, until it is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from fencepost.doctor.finding import Level
+from fencepost.doctor.unreadable import unreadable
+from fencepost.model import FireRecord, State
+from fencepost.store.base import Campaign, ChangeJob, FireQuery, NewFire, Settle, Store, Suspect, Watched
+from fencepost.store.unreadable import RowUnreadable
+from fencepost.testing.conformance import Harness
+from fencepost.triggers import EARLIEST, every
+from fencepost.views.overview import overview
+from tests.store.unreadable import (
+    BAD,
+    FOREIGN,
+    KINDS,
+    Place,
+    file_place,
+    postgres_place,
+    redis_place,
+    sqlite_place,
+)
+
+GOOD = ("good1", "good2", "good3")
+SETS_ASIDE = ("definition", "state", "live fire", *FOREIGN)
+STORES = ("sqlite", "file", "redis", "postgres")
+EVERYWHERE = ("definition", "live fire")
+"""Kinds that `make test` damages in every store; the other pairs run with `make test-all`."""
+
+PAIRS = [
+    pytest.param(
+        store,
+        kind,
+        marks=[] if store == "sqlite" or kind in EVERYWHERE else pytest.mark.slow,
+        id=f"{store}-{kind}",
+    )
+    for store in STORES
+    for kind in KINDS
+]
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, store: str) -> Iterator[Place]:
+    if store in ("sqlite", "file"):
+        folder = request.getfixturevalue("tmp_path")
+        yield sqlite_place(folder) if store == "sqlite" else file_place(folder)
+    else:
+        url = request.getfixturevalue(f"{'valkey' if store == 'redis' else store}_url")
+        yield redis_place(url) if store == "redis" else postgres_place(url)
+
+
+class Rounds(Harness):
+    async def update_by(self, name: str, fire: FireRecord) -> bool:
+        return await self.update(Settle(fire.key, fire.token, State.SUCCEEDED), name)
+
+
+async def begun(harness: Rounds, kind: str) -> FireRecord:
+    """Replica `a` leads. Of the job to be damaged one fire has run, or is running."""
+    await harness.elect("a", "work", "play")
+    for id in GOOD:
+        await harness.define(id, every(minutes=1))
+    await harness.define(BAD, every(minutes=1), target="play")
+    await harness.fall_due()
+    fires = {fire.job_id: fire for fire in await harness.claims("a")}
+    assert set(fires) == {*GOOD, BAD}
+    for fire in fires.values():
+        if fire.job_id != BAD or kind != "live fire":
+            assert await harness.settle(fire)
+    return fires[BAD]
+
+
+async def round_of(harness: Rounds, name: str) -> set[str]:
+    """A minute passes: the jobs of which something ran. Keys that ran before do not."""
+    before = {fire.key: fire.token for fire in await harness.store.find_fires(FireQuery(limit=1000))}
+    await harness.elapse(30)
+    await harness.plan()
+    await harness.elapse(30)
+    await harness.plan()
+    ran = [claim.fire for claim in (await harness.ask(name, room=10)).claims]
+    for fire in ran:
+        assert before.get(fire.key, 0) == 0, f"{fire.key} was claimed a second time"
+        assert await harness.update_by(name, fire)
+    return {fire.job_id for fire in ran}
+
+
+def harness_of(place: Place, store: Store) -> Rounds:
+    found = Rounds.with_clock(store, place.clock)
+    assert isinstance(found, Rounds)
+    return found
+
+
+async def is_named(store: Store, kind: str) -> None:
+    """In what `status` shows, and in what `doctor` finds."""
+    await store.history_since(EARLIEST)
+    shown, _ = await overview(store, "")
+    kinds = {
+        "definition": "job",
+        "state": "job",
+        "live fire": "fire",
+        "ended fire": "fire",
+        **dict.fromkeys(FOREIGN, "job"),
+    }
+    rows = [row for row in store.unreadable.rows if row.kind == kinds.get(kind, kind)]
+    assert rows, f"{kind} is not among {store.unreadable.rows}"
+    if kind in ("replica", "lease"):
+        return
+    [job] = [job for job in shown["jobs"] if job["id"] == BAD]
+    assert "unreadable" in job["states"]
+    assert (job["state"] == "unreadable") == (kind in SETS_ASIDE)
+    assert [each["id"] for each in shown["jobs"] if each["unreadable"]] == [BAD]
+    findings = [finding for finding in unreadable(store.unreadable.rows) if finding.level is not Level.OK]
+    assert any(
+        (BAD if kind != "target" else "play") in finding.what and finding.remedy for finding in findings
+    )
+
+
+@pytest.mark.parametrize(("store", "kind"), PAIRS)
+async def test_one_row_stops_one_job(place: Place, kind: str) -> None:
+    async with place.opened() as store:
+        harness = harness_of(place, store)
+        run = await begun(harness, kind)
+        place.damage(kind)
+        if kind not in ("replica", "lease"):
+            await is_named(store, kind)
+        goes_on = {*GOOD} if kind in SETS_ASIDE else {*GOOD, BAD}
+        for _ in range(2):
+            await harness.campaign("a")
+            assert await round_of(harness, "a") == goes_on
+        if kind == "live fire":
+            assert not await harness.settle(run)
+    # Everybody is gone, and another replica starts.
+    async with place.opened() as store:
+        harness = harness_of(place, store)
+        await place.clock.advance(10)
+        if kind not in ("replica", "lease", "target"):
+            await is_named(store, kind)
+        await harness.join("b", "work", "play")
+        swept = await bury(harness)
+        assert {fire.key for fire in swept} <= {run.key}
+        for _ in range(2):
+            assert await round_of(harness, "b") >= set(GOOD)
+        assert (await harness.job(GOOD[0])).token > 3
+
+
+async def bury(harness: Harness) -> tuple[FireRecord, ...]:
+    """`b` takes over from `a`, which is dead."""
+    lease = (await harness.beat("b", campaign=Campaign(30.0))).leader
+    if lease.holder != "b":
+        watched = Watched(lease.term, lease.renewals, 0.0, gone=True)
+        lease = (await harness.beat("b", campaign=Campaign(30.0, watched))).leader
+    assert lease.holder == "b"
+    swept = await harness.store.sweep("b", lease.term, [Suspect("a", 0, 0.0, dead=True)])
+    assert swept is not None
+    return swept.settled
+
+
+@pytest.mark.parametrize(
+    ("store", "kind"), [pair for pair in PAIRS if pair.values[1] in ("definition", "state", "live fire")]
+)
+async def test_it_is_refused_until_it_is_removed_and_begins_anew(place: Place, kind: str) -> None:
+    async with place.opened() as store:
+        harness = harness_of(place, store)
+        run = await begun(harness, kind)
+        place.damage(kind)
+        assert await round_of(harness, "a") == set(GOOD)
+        assert (await harness.define(BAD, every(minutes=2), target="play")).outcome == "unreadable"
+        with pytest.raises(RowUnreadable, match=f"jobs rm {BAD}"):
+            await store.add_fire(NewFire(f"{BAD}!now", BAD))
+        with pytest.raises(RowUnreadable, match=f"jobs rm {BAD}"):
+            await store.change_job(ChangeJob(BAD, "pause"))
+        removed = await store.change_job(ChangeJob(BAD, "remove"))
+        assert removed is not None
+        assert removed.removed_at
+        assert removed.token >= run.token
+    async with place.opened() as store:
+        harness = harness_of(place, store)
+        await harness.beat("a", number=100)
+        harness._beats["a"], harness._claims["a"] = 100, 100
+        assert not store.unreadable.aside
+        if kind == "live fire":
+            assert (await harness.fire(run.key)).state is State.LOST
+            assert not await harness.settle(run)
+        assert await store.jobs([BAD]) == ()
+        assert (await harness.define(BAD, every(minutes=1), target="play")).outcome == "changed"
+        assert BAD in await round_of(harness, "a")
+        fresh = (await harness.fires(BAD))[-1]
+        assert max(fire.token for fire in await harness.fires(BAD)) > run.token
+        assert fresh.due_at > run.due_at
+
+
+@pytest.mark.parametrize(
+    "store", ["sqlite", *(pytest.param(name, marks=pytest.mark.slow) for name in STORES[1:])]
+)
+@pytest.mark.parametrize("kind", [*FOREIGN])
+async def test_a_calendar_that_is_not_known_here_is_left_to_hosts_that_know_it(
+    place: Place, kind: str
+) -> None:
+    """Not planned, claimed or overwritten; but it can be paused and removed, and keeps its trigger."""
+    async with place.opened() as store:
+        harness = harness_of(place, store)
+        await begun(harness, kind)
+        place.damage(kind)
+        assert await round_of(harness, "a") == set(GOOD)
+        assert (await harness.define(BAD, every(minutes=2), target="play")).outcome == "unreadable"
+        assert await store.change_job(ChangeJob(BAD, "pause"))
+        record = await harness.job(BAD)
+        assert record.job.trigger is not None
+        assert record.job.trigger.to_json() == FOREIGN[kind]
+        assert record.pauses
+        [row] = store.unreadable.rows
+        assert row.foreign
+        assert "hosts that know it go on" in row.remedy
+        assert all(fire.state is not State.RUNNING for fire in await harness.fires(BAD))
+        await harness.remove(BAD)
+        assert await store.jobs([BAD]) == ()
+
+
+@pytest.mark.parametrize(
+    "store", ["sqlite", *(pytest.param(name, marks=pytest.mark.slow) for name in STORES[1:])]
+)
+async def test_a_lease_that_cannot_be_read_is_taken_in_a_higher_term(place: Place) -> None:
+    async with place.opened() as store:
+        harness = harness_of(place, store)
+        term = await harness.elect("a", "work")
+        fire = await harness.running("job")
+        place.damage("lease")
+        await harness.join("b", "work")
+        await harness.campaign("b")
+        lease = await harness.campaign("b")
+        assert lease.holder == "b"
+        assert lease.term > term
+        assert await store.sweep("a", term, []) is None
+        assert (await harness.fire(fire.key)).state is State.RUNNING
+        assert await harness.settle(fire)
+
+
+@pytest.mark.parametrize(
+    "store", ["sqlite", *(pytest.param(name, marks=pytest.mark.slow) for name in STORES[1:])]
+)
+async def test_a_presence_that_cannot_be_read_is_written_anew_or_expires(place: Place) -> None:
+    async with place.opened() as store:
+        harness = harness_of(place, store)
+        await harness.join("a", "work")
+        fire = await harness.running("job")
+        term = await harness.elect("b", "nothing")
+        place.damage("replica")
+        roster = (await store.roster()).replicas
+        assert [replica.id for replica in roster] == ["a", "b"]
+        pulse = await harness.beat("a", claim_no=1)
+        assert pulse.known
+        assert [claim.key for claim in pulse.held] == [fire.key]
+        assert await harness.settle(fire)
+        place.damage("replica")
+        await place.clock.advance(100)
+        a = next(replica for replica in (await store.roster()).replicas if replica.id == "a")
+        swept = await store.sweep("b", term, [Suspect("a", a.renewals, 1.5 * a.ttl)])
+        assert swept is not None
+        assert swept.expired == ("a",)
+        assert timedelta(seconds=a.ttl) <= timedelta(minutes=5)
