@@ -24,6 +24,7 @@ from fencepost.store.file import FileStore, journal
 from fencepost.store.file import store as store_module
 from fencepost.store.file.lines import line
 from fencepost.store.file.state import LoggedState
+from fencepost.store.unreadable import RowUnreadable
 from fencepost.store.urls import store_from_url
 from fencepost.testing.comparison import compare
 from fencepost.testing.conformance import HandClock, Harness, job_of
@@ -355,13 +356,20 @@ async def test_a_missing_file_is_noticed(tmp_path, clock, gone) -> None:
         await opened(tmp_path, clock)
 
 
-async def test_damage_to_a_daily_file_is_noticed(tmp_path, clock) -> None:
+async def test_damage_to_a_daily_file_sets_one_ended_fire_aside(tmp_path, clock) -> None:
+    """It is told of, and may be the fire of any key of its job: none of those is added a second time."""
     harness = await opened(tmp_path, clock, snapshot_bytes=0, keep_fires=0)
     await some_days(harness)
+    before = await harness.store.find_fires(FireQuery(limit=1000))
     (path, *_) = sorted((tmp_path / "store/default/fires").glob("manual-*"))
-    path.write_bytes(path.read_bytes().replace(b"m0-1", b"m0-9"))
-    with pytest.raises(StoreCorrupt, match=f"{path.name}.*checksum"):
-        await harness.store.find_fires(FireQuery())
+    path.write_bytes(path.read_bytes().replace(b"m0-1", b"m0-9", 1))
+    found = await harness.store.find_fires(FireQuery(limit=1000))
+    assert len(found) == len(before) - 1
+    [row] = harness.store.unreadable.rows
+    assert "checksum" in row.why
+    assert path.name in row.why
+    with pytest.raises(RowUnreadable, match="not added again"):
+        await harness.trigger(row.job_id or "", "m0-1")
 
 
 async def test_a_folder_replaced_in_use_is_noticed(tmp_path, clock) -> None:

@@ -3,11 +3,15 @@ runs twice, and the job is named, until it is removed."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
+from fencepost.cli import outcome
 from fencepost.doctor.finding import Level
 from fencepost.doctor.unreadable import unreadable
 from fencepost.model import FireRecord, State
@@ -263,3 +267,40 @@ async def test_a_presence_that_cannot_be_read_is_written_anew_or_expires(place: 
         assert swept is not None
         assert swept.expired == ("a",)
         assert timedelta(seconds=a.ttl) <= timedelta(minutes=5)
+
+
+@pytest.mark.parametrize(
+    "store", ["sqlite", *(pytest.param(name, marks=pytest.mark.slow) for name in STORES[1:])]
+)
+@pytest.mark.parametrize("kind", ["definition", "live fire"])
+def test_the_commands_name_it_and_remove_it(
+    place: Place, kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FENCEPOST_STORE", place.url)
+
+    async def prepare() -> None:
+        async with place.opened() as store:
+            await begun(harness_of(place, store), kind)
+
+    def said(*words: str) -> tuple[int, str]:
+        code = outcome(list(words))
+        return code, capsys.readouterr().out
+
+    asyncio.run(prepare())
+    place.damage(kind)
+    code, text = said("status")
+    assert code == 0
+    assert re.search(rf"{BAD} .*unreadable", text)
+    assert f"fencepost jobs rm {BAD}" in text.replace("\n", " ")
+    code, text = said("doctor", "--json")
+    assert code == 1
+    findings = [each for each in json.loads(text)["findings"] if each["section"] == "unreadable"]
+    assert [BAD in each["what"] for each in findings] == [True]
+    code, text = said("audit", "--since", "2026-11-15T11:00:00Z", "--json")
+    assert code == 1
+    assert {row["job_id"] for row in json.loads(text)["unreadable"]} == {BAD}
+    assert said("pause", BAD)[0] == 78
+    assert said("jobs", "rm", BAD)[0] == 0
+    code, text = said("status", "--json")
+    assert [job["id"] for job in json.loads(text)["jobs"]] == [*GOOD]
+    assert json.loads(text)["unreadable"] == []

@@ -85,7 +85,8 @@ async def _look_at_work(store: Store, scheduler: Scheduler, target: str | None, 
     status, now = await look_at_all(store, scheduler.store_name)
     found.add("zones", zones(records))
     found.add("cluster", cluster(status))
-    found.add("unreadable", unreadable(store.unreadable.rows))
+    if store.unreadable:
+        found.add("unreadable", unreadable(store.unreadable.rows))
     found.add("jobs", jobs(status, records, await undecided(store, now), now))
     if target is not None:
         up = {replica["replica"] for replica in status["replicas"] if is_live(replica)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fencepost.doctor.finding import Finding, ok, problem, the_first, warning
+from fencepost.doctor.finding import Finding, problem, the_first, warning
 from fencepost.store.unreadable import Unreadable
 
 WRITTEN_ANEW = ("replica", "lease", "target")
@@ -12,8 +12,5 @@ WRITTEN_ANEW = ("replica", "lease", "target")
 
 
 def unreadable(rows: Sequence[Unreadable]) -> Iterator[Finding]:
-    if not rows:
-        yield ok("every row that was read can be read")
-        return
     found = ((warning if row.kind in WRITTEN_ANEW else problem)(row.told, row.remedy) for row in rows)
     yield from the_first(found, "`fencepost status` lists them")
