@@ -401,7 +401,7 @@ def test_a_zone_that_is_not_known_here(doctor, database):
         db.execute(query)
         db.commit()
     done = doctor()
-    assert "'Europe/Zuerich' is not a known time zone" in done.of("zones", "problem")
+    assert "'Europe/Zuerich' is not a known time zone" in done.of("unreadable", "problem")
     assert "tzdata" in done.of("zones", "ok")
     assert done.code == WRONG
 
