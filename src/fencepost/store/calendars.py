@@ -289,16 +289,18 @@ class Calendars(Ledger):
         """A job that cannot be read, as it is removed: what protects its fires and tokens outlives it. Where that
         cannot be read either, every fire up to now counts as decided, and tokens go on above all there can have
         been."""
-        known, record = self.salvage_job(id), self.job(id)
-        versions = [event.version for event in self.events_of(id)]
-        job = record.job if record is not None else Job(id, known.get("target") or id)
-        token = known.get("token", salvaged_token(at, self.leader.era))
-        decided = known.get("decided_through", at.wall)
+        record = self.job(id)
+        if record is None:
+            known = self.salvage_job(id)
+            job = Job(id, known.get("target") or id)
+            version = max((event.version for event in self.events_of(id)), default=0)
+            token = known.get("token", salvaged_token(at, self.leader.era))
+            record = JobRecord(job, job.fingerprint, at.wall, at.wall, version=version, token=token)
+            record = changed(record, decided_through=known.get("decided_through", at.wall))
         for fire in self.broken_live(id, at.wall):
             self.put_fire(salvaged_fire(at, fire, Reason.UNREADABLE))
-            decided = max(fire.last_due, decided or fire.last_due)
-        record = JobRecord(job, job.fingerprint, at.wall, at.wall, version=max(versions, default=0))
-        return changed(record, token=token, decided_through=decided)
+            record = changed(record, decided_through=later(record, fire.last_due))
+        return record
 
     def _page_of_jobs(self, at: Moment, page: JobPage) -> list[JobRecord]:
         """Jobs that were removed are passed over, some at a time."""

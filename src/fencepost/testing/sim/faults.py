@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.model import Job, State, manual_key
 from fencepost.store.base import ChangeJob, NewFire, PutJob
+from fencepost.store.unreadable import RowUnreadable
 from fencepost.testing.network import Weather
 from fencepost.testing.sim.draw import draw_change, draw_next_release
 from fencepost.testing.sim.members import Member
@@ -390,7 +391,10 @@ class Faults:
         self.simulation.world.at(self._now + seconds, callback)
 
     def _ask(self, name: str, *args: object) -> None:
-        self.simulation.network.apply(None, name, args)
+        try:
+            self.simulation.network.apply(None, name, args)
+        except RowUnreadable:
+            self._later(1.0, partial(self._ask, name, *args))  # once it can be read
 
     def _tell(self, who: str, *what: object) -> None:
         self.simulation.tell(who, *what)
