@@ -12,14 +12,14 @@ from datetime import timedelta
 import pytest
 
 from fencepost.cli import outcome
+from fencepost.cli.status import look_at_all
 from fencepost.doctor.finding import Level
 from fencepost.doctor.unreadable import unreadable
 from fencepost.model import FireRecord, State
 from fencepost.store.base import Campaign, ChangeJob, FireQuery, NewFire, Settle, Store, Suspect, Watched
 from fencepost.store.unreadable import RowUnreadable
 from fencepost.testing.conformance import Harness
-from fencepost.triggers import EARLIEST, every
-from fencepost.views.overview import overview
+from fencepost.triggers import every
 from tests.store.unreadable import (
     BAD,
     FOREIGN,
@@ -101,8 +101,7 @@ def harness_of(place: Place, store: Store) -> Rounds:
 
 async def is_named(store: Store, kind: str) -> None:
     """In what `status` shows, and in what `doctor` finds."""
-    await store.history_since(EARLIEST)
-    shown, _ = await overview(store, "")
+    shown, _ = await look_at_all(store, "")
     kinds = {
         "definition": "job",
         "state": "job",
