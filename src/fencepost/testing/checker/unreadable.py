@@ -1,4 +1,4 @@
-"""R2: of a job that cannot be read nothing is claimed, planned or changed."""
+"""R3: of a job that cannot be read nothing is claimed, planned or changed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class Untouched(Judge):
     def _claim_fires(self, step: Step) -> None:
         for claim in step.reply.claims:
             if claim.fire.job_id in self._broken:
-                self.books.violation("R2", f"{claim.fire.key} was claimed although its job cannot be read")
+                self.books.violation("R3", f"{claim.fire.key} was claimed although its job cannot be read")
 
     def _plan_fires(self, step: Step) -> None:
         for plan, written in zip(step.args[0], step.reply, strict=True):
             if written and plan.job_id in self._broken:
-                self.books.violation("R2", f"{plan.job_id} was planned although it cannot be read")
+                self.books.violation("R3", f"{plan.job_id} was planned although it cannot be read")
 
     def _put_jobs(self, step: Step) -> None:
         for put in step.reply:
             if put.job_id in self._broken and put.outcome in ("created", "changed"):
-                self.books.violation("R2", f"{put.job_id} was {put.outcome} although it cannot be read")
+                self.books.violation("R3", f"{put.job_id} was {put.outcome} although it cannot be read")

@@ -1,7 +1,7 @@
 """The fault of a row that cannot be read: it is set aside for a while, then restored as it was.
 
 Drawn apart from the other faults, for some seeds, so that other seeds keep their histories. While a row is broken the
-jobs of all others go on as ever, which is judged by the promises; its own job stands still (R2).
+jobs of all others go on as ever, which is judged by the promises; its own job stands still (R3).
 """
 
 from __future__ import annotations
