@@ -15,8 +15,8 @@ from fencepost.triggers import iso
 from fencepost.values import json_text
 from fencepost.views.shapes import Shape, origin_shape, pause_shape, run_shape, schedule, time
 
-PAGE = 500
-"""Jobs read in one step of the store."""
+PAGE = 200
+"""Jobs read in one step of the store. In SQLite a writer waits for a step that reads, unless the journal is WAL."""
 MOST_JOBS = 10_000
 """Jobs that a status lists. A page of `/jobs` reaches the others."""
 
