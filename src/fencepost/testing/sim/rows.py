@@ -39,9 +39,8 @@ class Rows:
         if self._simulation.calm:
             return
         store = self._simulation.store
-        kind = self._chance.choice(["job", "live fire", "ended fire", "replica"])
+        kind = self._chance.choice(["live fire", "ended fire", "replica"])
         keys = {
-            "job": sorted(store.jobs_by_id),
             "live fire": sorted(key for key, fire in store.fires.items() if fire.state.value == "waiting"),
             "ended fire": sorted(key for key, fire in store.fires.items() if fire.state.final),
             "replica": sorted(store.replicas),
