@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -187,3 +191,36 @@ def test_a_job_that_cannot_be_guarded_is_said_at_once_and_not_added(url):
     scheduler.add_job(lambda: None, "interval", seconds=1)
     with pytest.raises(ConfigurationError, match="give the job an id="):
         guard(scheduler, url)
+
+
+def test_utc_has_one_name_whatever_the_variable_says():
+    names = {
+        roll()
+        .drafted(BackgroundScheduler(timezone=zone).add_job(work, "cron", hour=2), "default", False)
+        .name
+        for zone in ("UTC", "Etc/UTC", "Zulu")
+    }
+    assert len(names) == 1
+
+
+def test_a_script_has_the_name_that_others_import_it_by(tmp_path):
+    (tmp_path / "app.py").write_text(
+        "from apscheduler.schedulers.background import BackgroundScheduler\n"
+        "from tests.guard.test_names import roll\n"
+        "def work(): pass\n"
+        "job = BackgroundScheduler(timezone='UTC').add_job(work, 'interval', seconds=5)\n"
+        "print(roll().drafted(job, 'default', False).name)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    names = {
+        subprocess.run([sys.executable, *how], cwd=tmp_path, env=env, check=True, capture_output=True).stdout
+        for how in (["app.py"], ["-m", "app"], ["-c", "import app"])
+    }
+    assert len(names) == 1
+
+
+def test_an_extension_that_holds_the_scheduler_is_guarded(url):
+    class Extension:
+        scheduler = BackgroundScheduler(timezone="UTC")
+
+    assert guard(Extension(), url).scheduler is Extension.scheduler

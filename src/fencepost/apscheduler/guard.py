@@ -27,7 +27,7 @@ from apscheduler.events import (
 )
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
-from apscheduler.schedulers.base import STATE_STOPPED
+from apscheduler.schedulers.base import STATE_STOPPED, BaseScheduler
 from apscheduler.schedulers.blocking import BlockingScheduler
 
 from fencepost.apscheduler.host import UNLIMITED, ExecutorHost, capacity
@@ -94,6 +94,7 @@ def guard(
     `unguarded` names jobs that shall run in every process, as they did. `slots` and `settings` are Fencepost's; without
     `slots` there are as many as the executors have workers.
     """
+    scheduler = _inner(scheduler)
     _check(scheduler, misfire, unguarded)
     with scheduler._jobstores_lock:  # one that runs already submits nothing meanwhile
         native = Participant(
@@ -524,6 +525,12 @@ class _Probe:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._job, name)
+
+
+def _inner(scheduler: Any) -> Any:
+    """Extensions such as Flask-APScheduler keep APScheduler's scheduler as their `scheduler`."""
+    within = getattr(scheduler, "scheduler", None)
+    return within if isinstance(within, BaseScheduler) else scheduler
 
 
 def _check(scheduler: Any, misfire: str | None, unguarded: Collection[str]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from fencepost.errors import ConfigurationError
@@ -38,7 +40,20 @@ def derived_name(job: Any, trigger: Trigger) -> str:
     arguments = [_told(value, job) for value in job.args]
     named = {name: _told(value, job) for name, value in job.kwargs.items()}
     told = json.dumps([trigger.to_json(), arguments, named], sort_keys=True)
-    return given_name(f"{job.func_ref}-{_digest(told)}")
+    return given_name(f"{_reference(job)}-{_digest(told)}")
+
+
+def _reference(job: Any) -> str:
+    """`module:function`. What a script calls `__main__` has another name for those who import it."""
+    module, _, name = str(job.func_ref).partition(":")
+    if module != "__main__":
+        return f"{module}:{name}"
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:  # python -m package.module
+        return f"{spec.name.removesuffix('.__main__')}:{name}"
+    file = getattr(main, "__file__", None)
+    return f"{Path(file).stem if file else module}:{name}"
 
 
 def _told(value: Any, job: Any) -> Any:

@@ -349,8 +349,12 @@ def _from_and(trigger: Any) -> AllOf:
     return together
 
 
+UTC_NAMES = frozenset({"UTC", "Etc/UTC", "Etc/UCT", "UCT", "Zulu", "Etc/Zulu", "Universal", "Etc/Universal"})
+
+
 def _zone_name(tz: tzinfo) -> str:
-    if tz is UTC:
+    """One name for UTC: `TZ=UTC` and `TZ=Etc/UTC` mean the same, and derived names of jobs must be equal."""
+    if tz is UTC or getattr(tz, "key", getattr(tz, "zone", None)) in UTC_NAMES:
         return "UTC"
     if isinstance(name := getattr(tz, "zone", None), str):  # of pytz, which APScheduler 3.10 makes zones with
         return zone_name(name)
