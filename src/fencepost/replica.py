@@ -303,7 +303,17 @@ class Replica:
         return None if self.draining else self.leadership.term(self.clock.steady())
 
     def learn_era(self, pulse: Pulse) -> None:
-        if self.testimony.learn(pulse, self.clock.steady()):
+        steady = self.clock.steady()
+        waited = self.testimony.wait(steady)
+        lost = self.testimony.learn(pulse, steady)
+        if not waited and (wait := self.testimony.wait(steady)):
+            log.warning(
+                "%s claims nothing for %.0f s: the store's server has restarted and may have lost writes; meanwhile "
+                "all live replicas say what they have seen, so that nothing runs twice",
+                self.id,
+                wait,
+            )
+        if lost:
             self.tell("store.lost_data", detail=f"incarnation {pulse.leader.era.incarnation}")
             self.declarer.again()
             self.know_anew()

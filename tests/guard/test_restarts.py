@@ -16,6 +16,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from fencepost.apscheduler import guard
 from tests.guard.kit import QUICK, eventually, guarded
+from tests.servers import valkey
 
 OFTEN = {"trigger": "interval", "seconds": 1, "misfire_grace_time": 30, "id": "tick"}
 
@@ -123,3 +124,17 @@ def test_what_is_configured_after_the_guard_counts(url):
         assert str(watch.roll.named("tick").native.overlap) == "allow(7)"
     finally:
         scheduler.shutdown()
+
+
+def test_after_a_restart_of_the_server_the_log_says_what_is_waited_for(caplog):
+    runs = []
+    with (
+        valkey(appendonly=True) as server,
+        guarded(server.url, (lambda: runs.append(1), OFTEN), run_ttl=2, leader_ttl=2),
+    ):
+        eventually(lambda: runs, 20)
+        server.stop()
+        server.start()
+        eventually(lambda: "claims nothing for 2 s: the store's server has restarted" in caplog.text, 20)
+        before = len(runs)
+        eventually(lambda: len(runs) > before, 20)
