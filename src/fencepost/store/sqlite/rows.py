@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -65,12 +66,22 @@ class SqliteRows(LazyRows):
     # --- jobs -----------------------------------------------------------------------------------------
 
     def fetch_jobs(self, ids: Sequence[str]) -> Iterable[JobRecord]:
-        rows = self._in(f"select jobs.id, look_at, plan_at, {_JOB_COLUMNS} from {_JOBS} where jobs.id", ids)
         found = (
             self.read_job(id, self._job_in, id, (look_at, plan_at), row)
-            for id, look_at, plan_at, *row in rows
+            for id, look_at, plan_at, *row in self._job_rows(ids)
         )
         return [record for record in found if record is not None]
+
+    def _job_rows(self, ids: Sequence[str]) -> list[Any]:
+        """Those who read fetch them all in one step. Between two steps a thread must get hold of the interpreter again;
+        beside busy threads that takes long, and as long a writer waits."""
+        columns = f"jobs.id, look_at, plan_at, {_JOB_COLUMNS}"
+        if self.known_jobs is not None:
+            query = f"select json_group_array(json_array({columns})) from {_JOBS} where jobs.id"
+            with suppress(sqlite3.OperationalError):  # what is damaged is not always JSON: then row by row
+                rows: list[Any] = json.loads(self._in(query, ids)[0][0]) if ids else []
+                return rows
+        return self._in(f"select {columns} from {_JOBS} where jobs.id", ids)
 
     def _job_in(self, id: str, moments: tuple[Any, Any], row: Any) -> JobRecord:
         """What is never found due because a moment is damaged must be noticed all the same."""
