@@ -42,6 +42,7 @@ def test_the_table_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
 SLOW = {
     "a_moved_job_stays",
     "a_second_pause_loses_the_end",
+    "an_earlier_run_goes_on",
     "another_applications_definition",
     "backlog_decided_half_planned",
     "bad_update_blocks_the_others",

@@ -52,6 +52,13 @@ REPLICA: tuple[Mutant, ...] = (
         "told = GiveBack(key, token)",
     ),
     mutant(
+        "an_earlier_run_goes_on",
+        "a run whose fire this replica has claimed again is told, and ends",
+        REPLICA_MODULE,
+        "                outdated.fence()",
+        "                pass",
+    ),
+    mutant(
         "fenced_runs_go_on",
         "a run whose token is gone is told, and ends",
         HEART,
