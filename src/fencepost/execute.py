@@ -40,6 +40,10 @@ class NotStarted(Exception):
     """The trust window closed before the body could start. It has not run."""
 
 
+class TooLate(NotStarted):
+    """It waited so long for a thread that its misfire policy would not have had it run. It has not run."""
+
+
 class Run:
     """A claimed fire on its way through this replica: from `begin` on its host to the update that settles it."""
 
@@ -237,6 +241,8 @@ def outcome(run: Run, error: BaseException | None, chance: random.Random) -> Upd
     """What to settle for a run whose body has ended; None: nothing, the token is gone."""
     if run.cause == "fenced":
         return None
+    if isinstance(error, TooLate):
+        return _end(run, State.MISSED, Reason.MISFIRE)
     if isinstance(error, NotStarted):
         return GiveBack(run.key, run.token)
     if error is not None and _has_happened(error):

@@ -8,6 +8,7 @@ import asyncio
 import os
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from apscheduler.executors.pool import ThreadPoolExecutor
@@ -138,3 +139,21 @@ def test_after_a_restart_of_the_server_the_log_says_what_is_waited_for(caplog):
         eventually(lambda: "claims nothing for 2 s: the store's server has restarted" in caplog.text, 20)
         before = len(runs)
         eventually(lambda: len(runs) > before, 20)
+
+
+def test_a_run_that_waits_for_a_thread_beyond_its_grace_is_missed(url, ledger):
+    ran = []
+    slow = (lambda: time.sleep(4), {"id": "slow", "trigger": "date", "misfire_grace_time": 30})
+    configuration = {"executors": {"default": ThreadPoolExecutor(1)}}
+    with guarded(url, configuration=configuration, slots=5) as (scheduler, _):
+        scheduler.add_job(slow[0], **slow[1])
+        eventually(lambda: scheduler._lookup_executor("default")._instances)
+        scheduler.add_job(
+            lambda: ran.append(1),
+            "date",
+            id="late",
+            misfire_grace_time=2,
+            run_date=datetime.now(UTC) + timedelta(seconds=1),
+        )
+        eventually(lambda: ledger.outcomes("late") == [("missed", "misfire")], 20)
+    assert not ran

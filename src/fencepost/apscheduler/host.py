@@ -26,7 +26,7 @@ from apscheduler.util import iscoroutinefunction_partial
 
 from fencepost.apscheduler.roll import Guarded
 from fencepost.errors import RaisedElsewhere, UsageError
-from fencepost.execute import NotStarted, Run
+from fencepost.execute import NotStarted, Run, TooLate
 from fencepost.fire import entered
 from fencepost.host import HostElsewhere, Work
 from fencepost.recurring import RecurringErrors
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("fencepost")
 
 NO_ROOM = 1_000_000
+QUEUED = 1.0
+"""Seconds after which a run counts as having waited for a thread. Less is the time it takes to hand one over."""
 UNLIMITED = 100
 """Slots for an executor that runs as many coroutines as it is given."""
 _NOT_STARTED = object()
@@ -180,20 +182,27 @@ class ExecutorHost(HostElsewhere):
 
     def _entering(self, run: Run, function: Callable[..., Any]) -> Callable[..., Any]:
         """The job's function, entered as a run."""
+        submitted = run.steady()
 
         async def coroutine(*args: Any, **keywords: Any) -> Any:
             task = asyncio.current_task()
             assert task is not None
             self._tasks[run] = task
             try:
-                run.enter()
+                _enter(run, submitted)
+            except TooLate as error:
+                self._conclude(run, error)
+                return _NOT_STARTED
             except NotStarted:
                 return _NOT_STARTED
             return await entered(run.fire, partial(function, *args), keywords)
 
         def blocking(*args: Any, **keywords: Any) -> Any:
             try:
-                run.enter()
+                _enter(run, submitted)
+            except TooLate as error:
+                self._conclude(run, error)
+                return _NOT_STARTED
             except NotStarted:
                 return _NOT_STARTED
             # Its end is told here, and not only by the executor: AsyncIOExecutor hears of it on an event loop that may
@@ -279,6 +288,15 @@ class FireId(str):
 def capacity(executors: Sequence[Any]) -> int:
     """How many jobs they run at once."""
     return sum(getattr(getattr(each, "_pool", None), "_max_workers", UNLIMITED) for each in executors)
+
+
+def _enter(run: Run, submitted: float) -> None:
+    """A run that had to wait for a thread may be later by now than its job allows."""
+    job, late = run.claim.job, run.replica.clock.wall() - run.fire.due_at
+    queued = run.steady() - submitted > QUEUED
+    if queued and run.fire.scheduled and job.misfire == "skip" and late > job.misfire_after:
+        raise TooLate
+    run.enter()
 
 
 def _is_process_pool(executor: Any) -> bool:
