@@ -94,8 +94,9 @@ def measure(place: Place, jobs: int, fires: int, seconds: float, told: Callable[
     asyncio.run(_fill(place.url, jobs, fires))
     told(f"{jobs} jobs and {fires} fires stored after {time.monotonic() - begun:.0f} s")
     with _service(place.url) as (port, process):
-        first = [_first_byte(port, path) for path in ("/api/v1/jobs?limit=50", "/api/v1/status")]
-        time.sleep(10)  # everything is planned, and the first readings are made
+        for seconds_to_plan in (10, 20):  # planning changes every job once, and what has changed is read anew
+            time.sleep(seconds_to_plan)
+            _asked(port, "/api/v1/status")
         alone = _situation(place.url, "nobody looks", process, seconds)
         told(_shown(alone))
         with _load(port, seconds + 3, 0, 1):
