@@ -85,6 +85,15 @@ class DefinitionRules:
         assert (await harness.put(two)).outcome == "changed"
         assert (await harness.put(three, revision=1)).outcome == "older revision"
 
+    async def test_it_flips_back_if_somebody_asks_for_it(self, harness: Harness) -> None:
+        old, new = job_of("job", every(minutes=1)), job_of("job", every(minutes=2))
+        await harness.join("a")
+        await harness.join("b")
+        await harness.put(old, by="a")
+        await harness.put(new, by="b")
+        [put] = await harness.store.put_jobs([PutJob(old, by="a", chosen=True)])
+        assert put.outcome == "changed"
+
     async def test_it_does_not_flip_back_while_a_live_replica_declares_the_newer_one(
         self, harness: Harness
     ) -> None:
@@ -389,6 +398,15 @@ class RemovalRules:
         await harness.plan()
         (row,) = await harness.fires("job")
         assert (row.state, row.reason, row.count) == (State.CANCELLED, Reason.REMOVED, 2)
+
+    async def test_what_has_another_trigger_by_now_is_not_removed(self, harness: Harness) -> None:
+        await harness.define("job", every(minutes=1))
+        [seen] = await harness.store.jobs(["job"])
+        await harness.define("job", every(minutes=2))
+        assert await harness.store.change_job(ChangeJob("job", "remove", version=seen.version)) is None
+        [present] = await harness.store.jobs(["job"])
+        assert await harness.store.change_job(ChangeJob("job", "remove", version=present.version))
+        assert await harness.store.jobs(["job"]) == ()
 
     async def test_a_removed_job_is_gone(self, harness: Harness) -> None:
         await harness.define("job", every(minutes=1))
