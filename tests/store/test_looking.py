@@ -154,9 +154,23 @@ def test_preview_and_doctor_make_nothing(place: Place, capsys, monkeypatch) -> N
     monkeypatch.setenv("FENCEPOST_STORE", place.url)
     monkeypatch.setenv("FENCEPOST_NAMESPACE", "typo")
     assert outcome(["preview", "never_run:scheduler", "poll", "--json"]) == 0
-    assert outcome(["doctor", "--json"]) in (0, 1)
+    for words in (["doctor"], ["doctor", "--json"]):
+        capsys.readouterr()
+        assert outcome(words) == CONFIGURATION
+        out = "".join(capsys.readouterr().out.split("\n"))
+        assert "namespaces there: billing, default" in out
+        assert "--namespace" in out
+    assert place.content() == before
+
+
+def test_doctor_goes_on_with_a_target_that_has_never_run(place: Place, capsys) -> None:
+    place.stock("billing")
+    before = place.content()
+    wrong = 1 if place.url.startswith("postgresql") else 0  # the server of the tests does not sync
+    assert outcome(["doctor", "never_run:scheduler", "--json", "--store", place.url]) == wrong
     out = capsys.readouterr().out
-    assert "namespaces there: billing, default" in out
+    assert "namespaces there: billing" in out
+    assert "fencepost run never_run:scheduler" in out
     assert place.content() == before
 
 

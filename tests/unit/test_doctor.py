@@ -247,8 +247,9 @@ def test_a_missing_folder_stays_missing(doctor, folder):
 def test_a_namespace_that_is_not_there_is_not_made(doctor, database):
     before = database.read_bytes()
     done = doctor("--namespace", "other")
-    assert done.code == 0
-    assert "nothing of Fencepost is there yet, in namespace 'other'" in done.of("store", "warning")
+    assert done.code == CONFIGURATION
+    told = "namespace 'other' holds nothing in sqlite:///app.db; namespaces there: default -> give the right one with"
+    assert told in done.of("store", "problem")
     assert database.read_bytes() == before
 
 
@@ -301,7 +302,8 @@ def test_a_folder(doctor, folder):
 
 def test_valkey(doctor, valkey_url: str, valkey_server: RedisServer) -> None:
     empty = doctor("--store", valkey_url)
-    assert "nothing of Fencepost is there yet" in empty.of("store", "warning")
+    assert empty.code == CONFIGURATION
+    assert "nothing of Fencepost is there yet" in empty.of("store", "problem")
     assert b":0\r\n" in valkey_server.ask("DBSIZE")
 
     async def stock(store: Store) -> None:
@@ -333,7 +335,8 @@ def test_a_server_that_restarted_unseen(doctor) -> None:
 
 def test_postgresql(doctor, postgres_url: str) -> None:
     empty = doctor("--store", postgres_url)
-    assert "nothing of Fencepost is there yet" in empty.of("store", "warning")
+    assert empty.code == CONFIGURATION
+    assert "nothing of Fencepost is there yet" in empty.of("store", "problem")
     with psycopg.connect(postgres_url) as db:
         assert db.execute("select 1 from pg_namespace where nspname = 'fencepost'").fetchone() is None
 

@@ -29,6 +29,10 @@ from fencepost.store.base import Store
 T = TypeVar("T")
 PATIENCE_SECONDS = 4.0
 """For opening the store. Whoever calls a command gets an answer within ten."""
+WHERE_ELSE = (
+    "give the right one with --namespace or FENCEPOST_NAMESPACE, the right store with --store or FENCEPOST_STORE"
+)
+"""What helps if a namespace holds nothing."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -106,12 +110,7 @@ class Source:
         try:
             await store.open()
         except NothingStored as error:
-            remedy = (
-                "give the right one with --namespace or FENCEPOST_NAMESPACE, the right store with --store or "
-                "FENCEPOST_STORE"
-                if self.target is None
-                else _never_run(self.target)
-            )
+            remedy = WHERE_ELSE if self.target is None else _never_run(self.target)
             raise ConfigurationError(f"{error}; {remedy}") from None
 
 

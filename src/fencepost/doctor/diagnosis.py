@@ -6,18 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fencepost.cli.source import WHERE_ELSE
 from fencepost.cli.status import look_at_all
 from fencepost.clock import Clock
 from fencepost.doctor.clocks import clocks, distance, trips
 from fencepost.doctor.cluster import cluster, is_live
 from fencepost.doctor.configuration import configuration
-from fencepost.doctor.finding import Finding, Level, problem
+from fencepost.doctor.finding import Finding, Level, problem, warning
 from fencepost.doctor.jobs import jobs, undecided
 from fencepost.doctor.looks import look_at
 from fencepost.doctor.target import compared, declared
 from fencepost.doctor.unreadable import unreadable
 from fencepost.doctor.zones import zones
-from fencepost.errors import FencepostError, StoreUnavailable
+from fencepost.errors import FencepostError, NothingStored, StoreUnavailable
 from fencepost.scheduler import Scheduler
 from fencepost.store.base import Store
 
@@ -60,12 +61,24 @@ async def diagnose(scheduler: Scheduler, target: str | None, clock: Clock) -> Di
     try:
         look = await look_at(scheduler)
         found.add("store", look.findings)
-        if look.may_open:
+        if look.nothing is not None:
+            _say_nothing_is_there(look.nothing, target, found)
+        elif look.may_open:
             await _look_into(scheduler, target, clock, found)
     except FencepostError as error:
         found.add("store", [problem(str(error), _remedy(error))])
         found.ended_by = error
     return found
+
+
+def _say_nothing_is_there(nothing: NothingStored, target: str | None, found: Diagnosis) -> None:
+    """Code that has never run is no mistake. Without code there is nothing else to look at: the name must be wrong."""
+    if target is not None:
+        remedy = f"start it: `fencepost run {target}`; if it has been started, correct the URL or the namespace"
+        found.add("store", [warning(str(nothing), remedy)])
+    else:
+        found.add("store", [problem(str(nothing), WHERE_ELSE)])
+        found.ended_by = nothing
 
 
 async def _look_into(scheduler: Scheduler, target: str | None, clock: Clock, found: Diagnosis) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from fencepost.cli.source import must_exist
 from fencepost.doctor.finding import Finding, ok, problem, warning
-from fencepost.errors import NAMESPACES_SHOWN, StoreUnavailable
+from fencepost.errors import NothingStored, StoreUnavailable
 from fencepost.scheduler import Scheduler
 from fencepost.settings import redacted
 from fencepost.store.file import FileStore
@@ -31,7 +31,6 @@ from fencepost.store.sqlite.store import wal_is_sound
 from fencepost.store.unreadable import Registry
 
 START = "start a replica: `fencepost run app:scheduler`"
-NOT_YET = f"{START}; if one has been started, correct the URL or the namespace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +38,8 @@ class Look:
     findings: tuple[Finding, ...]
     may_open: bool = True
     """Whether there is a store, and opening it changes nothing."""
+    nothing: NothingStored | None = None
+    """The namespace holds nothing."""
 
 
 async def look_at(scheduler: Scheduler) -> Look:
@@ -78,7 +79,7 @@ def _sqlite(path: Path, namespace: str) -> Look:
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=1)) as db:
             if namespace not in (found := namespaces(db)):
-                return _nothing_there(namespace, found)
+                return _nothing_there(f"sqlite:///{path}", namespace, found)
             (mode,) = db.execute("pragma journal_mode").fetchone()
             is_ours = db.execute(FOREIGN_TABLES).fetchone() is None
             boot = meta(db, Names(namespace), "boot")
@@ -114,7 +115,7 @@ def _file(path: Path, namespace: str) -> Look:
     refuse_network_file_system(path)
     folder = Folder(path / namespace)
     if namespace not in (found := namespaces_in(path)):
-        return _nothing_there(namespace, found)
+        return _nothing_there(f"file://{path}", namespace, found)
     journal = Journal(folder, snapshot_bytes=0, keep_fires=0, registry=Registry())
     try:
         journal.load()
@@ -142,11 +143,8 @@ def _unless_rebooted(boot: str | None, look: Look) -> Look:
     return Look((*look.findings, problem(what, START)), may_open=False)
 
 
-def _nothing_there(namespace: str, others: Sequence[str], *findings: Finding) -> Look:
-    what = f"nothing of Fencepost is there yet, in namespace {namespace!r}"
-    if others:
-        what += f"; namespaces there: {', '.join(others[:NAMESPACES_SHOWN])}"
-    return Look((*findings, warning(what, NOT_YET)), may_open=False)
+def _nothing_there(place: str, namespace: str, others: Sequence[str], *findings: Finding) -> Look:
+    return Look(findings, may_open=False, nothing=NothingStored(place, namespace, others))
 
 
 # --- on servers -------------------------------------------------------------------------------------------
@@ -171,7 +169,7 @@ async def _redis(url: str, namespace: str) -> Look:
         await link.close()
     promise = ok(server.promise()) if server.keeps_writes else warning(server.promise(), _KEEP)
     if history is None:
-        return _nothing_there(namespace, others, promise)
+        return _nothing_there(link.name, namespace, others, promise)
     return _unless_restarted(run == server.run, promise)
 
 
@@ -194,7 +192,7 @@ def _postgres(url: str, namespace: str) -> Look:
             )
             findings = _server_settings(number, commit, fsync, db.server.is_direct)
             if version(db) is None:
-                return _nothing_there(namespace, namespaces(db), *findings)
+                return _nothing_there(redacted(url), namespace, namespaces(db), *findings)
             return _unless_restarted(value(db, "history") == db.server.history, *findings)
     except psycopg.Error as error:
         raise told(error, redacted(url)) from error
