@@ -458,8 +458,19 @@ async def test_pauses_are_read_from_the_history_as_the_store_has_them():
     await harness.advance(600)
     await harness.pause("job")
     record, history = await harness.job("job"), await harness.store.history("job")
-    assert len(record.pauses) == 5
-    assert tuple(pauses_of(history)) == record.pauses
+    assert len(record.pauses) == 4
+    assert covered(pauses_of(history)) == covered(record.pauses)
+
+
+def covered(gaps):
+    """The stretches they cover. A pause that got another end is two in the history, where one ends as the other begins."""
+    found = []
+    for gap in gaps:
+        if gap.until is not None and gap.until <= gap.since:
+            continue
+        since = found.pop()[0] if found and found[-1][1] == gap.since else gap.since
+        found.append((since, gap.until))
+    return found
 
 
 def test_a_ledger_whose_tokens_jump_with_the_stores_incarnation_is_clean():
