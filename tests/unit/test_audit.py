@@ -463,7 +463,7 @@ async def test_pauses_are_read_from_the_history_as_the_store_has_them():
 
 
 def covered(gaps):
-    """The stretches they cover. A pause that got another end is two in the history, where one ends as the other begins."""
+    """The stretches they cover. A pause that got another end is two in the history."""
     found = []
     for gap in gaps:
         if gap.until is not None and gap.until <= gap.since:
