@@ -143,6 +143,27 @@ def password() -> str:
     return found
 
 
+def test_b14_postgresql_demands_a_password_that_the_services_have() -> None:
+    """Whoever can write to the store can run every task: as Valkey, it lets nobody in who only reaches its port."""
+    given = environment_of("postgres")
+    assert given == {
+        "POSTGRES_USER": "stop_sync",
+        "POSTGRES_DB": "stop_sync",
+        "POSTGRES_PASSWORD": "stop-sync",
+    }
+    url = "postgresql://{POSTGRES_USER}:{POSTGRES_PASSWORD}@postgres:5432/{POSTGRES_DB}".format_map(given)
+    assert environment_of("scheduler")["STATE_POSTGRESQL_URL"] == url
+    assert exported() == {"STATE_BACKEND": "postgresql", "STOP_SYNC_DATABASE_URL": url}
+    assert environment_of("postgres", {"POSTGRES_PASSWORD": "other"})["POSTGRES_PASSWORD"] == "other"
+
+
+def exported() -> dict[str, str]:
+    """What the comment at the head of the file says for PostgreSQL."""
+    found = re.search(r"^#   export (.+)$", (ROOT / "docker-compose.yml").read_text(), re.MULTILINE)
+    assert found is not None
+    return dict(word.split("=", 1) for word in shlex.split(found[1]))
+
+
 class Noting(dict[str, str]):
     """Notes which names are asked for."""
 
@@ -320,11 +341,16 @@ class Compose:
         return running
 
     def _up_postgres(self) -> None:
-        """A server with the user and the database that the file names: its image makes them at its first start."""
-        given = SERVICES["postgres"]["environment"]
+        """A server with the user, the password and the database that the file names: its image makes them at its first
+        start, and asks everybody who comes over the network for the password."""
+        given = environment_of("postgres", self.shell)
+        user, password = given["POSTGRES_USER"], given["POSTGRES_PASSWORD"]
         self.database = self._stack.enter_context(postgres(18))
-        self.database.execute(f"create role {given['POSTGRES_USER']} login")
-        self.database.execute(f"create database {given['POSTGRES_DB']} owner {given['POSTGRES_USER']}")
+        self.database.execute(f"create role {user} login password '{password}'")
+        self.database.execute(f"create database {given['POSTGRES_DB']} owner {user}")
+        rules = self.database.data / "pg_hba.conf"
+        rules.write_text(f"host all {user} all scram-sha-256\n{rules.read_text()}")
+        self.database.execute("select pg_reload_conf()")
         self._places["postgres:5432"] = f"127.0.0.1:{self.database.port}"
 
     def up(self, name: str) -> subprocess.Popen[bytes]:
@@ -450,10 +476,6 @@ def test_b14_up_in_order_each_healthy_before_the_next(compose: Compose) -> None:
 WITHIN_SECONDS = 60
 PACE_SECONDS = "3"
 """Only so that the import lasts long enough to be met. All else is what the file says."""
-ON_POSTGRESQL = {
-    "STATE_BACKEND": "postgresql",
-    "STOP_SYNC_DATABASE_URL": "postgresql://stop_sync@postgres:5432/stop_sync",
-}
 
 
 @pytest.mark.cluster
@@ -466,7 +488,7 @@ def test_b3_b7_b14_a_killed_import_costs_less_than_a_minute(
     """B3, B7: with the variables that compose ships, the overlay lifts and the run goes on within 60 s of `kill -9` in
     mid-import, in the service that the restart policy starts at once. B14: the health check of a service that is
     stopped, and of one that is killed, has failed as often as compose asks for within 60 s."""
-    shell = {"STOP_SYNC_PACE": PACE_SECONDS, **(ON_POSTGRESQL if backend == "postgresql" else {})}
+    shell = {"STOP_SYNC_PACE": PACE_SECONDS, **(exported() if backend == "postgresql" else {})}
     with ExitStack() as stack:
         compose = Compose(tmp_path, stack, **shell)
         running = compose.up_in_order(*(["postgres"] if backend == "postgresql" else []))

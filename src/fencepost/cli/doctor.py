@@ -27,7 +27,8 @@ def doctor(words: tuple[str, ...], url: str | None, namespace: str | None, as_js
     """Say what is right, doubtful and wrong with a set-up, each with the remedy.
 
     With TARGET also what a replica that starts with that code would change. It only looks: nothing is written, nobody
-    joins, and no store is made. Exits 1 if something is wrong, 78 if there is no TARGET and the namespace holds nothing.
+    joins, and no store is made. Exits 1 if something is wrong, 78 if no TARGET is given and the namespace holds
+    nothing.
     """
     from fencepost.doctor import diagnose
 

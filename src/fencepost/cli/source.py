@@ -30,7 +30,8 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 4.0
 """For opening the store. Whoever calls a command gets an answer within ten."""
 WHERE_ELSE = (
-    "give the right one with --namespace or FENCEPOST_NAMESPACE, the right store with --store or FENCEPOST_STORE"
+    "give the right one with --namespace or FENCEPOST_NAMESPACE, the right store with --store or "
+    "FENCEPOST_STORE"
 )
 """What helps if a namespace holds nothing."""
 

@@ -74,7 +74,9 @@ async def diagnose(scheduler: Scheduler, target: str | None, clock: Clock) -> Di
 def _say_nothing_is_there(nothing: NothingStored, target: str | None, found: Diagnosis) -> None:
     """Code that has never run is no mistake. Without code there is nothing else to look at: the name must be wrong."""
     if target is not None:
-        remedy = f"start it: `fencepost run {target}`; if it has been started, correct the URL or the namespace"
+        remedy = (
+            f"start it: `fencepost run {target}`; if it has been started, correct the URL or the namespace"
+        )
         found.add("store", [warning(str(nothing), remedy)])
     else:
         found.add("store", [problem(str(nothing), WHERE_ELSE)])
