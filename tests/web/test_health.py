@@ -10,9 +10,9 @@ import pytest
 from fencepost import Event, Scheduler
 from fencepost.store.base import DueJobs, Roster
 from fencepost.store.memory import MemoryStore
-from tests.servers import Proxy
+from tests.servers import Proxy, valkey
 from tests.web.sample import sample, triggered
-from tests.web.serving import QUICK, client_of, eventually, served, service
+from tests.web.serving import PATIENCE, QUICK, client_of, eventually, served, service
 
 
 def test_a_lost_store_makes_unready_and_everything_answers_all_the_same(valkey_url: str) -> None:
@@ -26,17 +26,53 @@ def test_a_lost_store_makes_unready_and_everything_answers_all_the_same(valkey_u
         assert (status["ready"], status["reason"], status["store_answers"]) == (False, "store_lost", False)
         assert status["replica"]
         assert client.get("/metrics").status_code == 200
-        refused = client.get("/api/v1/status")
+        refused = client.get("/api/v1/fires")
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         proxy.release()
         eventually(lambda: client.get("/readyz").json() == {"ready": True})
         assert client.get("/api/v1/status").status_code == 200
 
 
+@pytest.mark.parametrize("takes_part", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_process_that_was_never_asked_answers_with_the_last_readings(takes_part: bool) -> None:
+    """C10: Valkey is killed before anybody has asked it how the cluster stands."""
+    with valkey() as server, service(sample(server.url)) as other:
+        eventually(lambda: len(other.get("/api/v1/status").json()["jobs"]) == 3)
+        scheduler = sample(server.url)
+        with service(scheduler, replica=takes_part) as client:
+            eventually(lambda: client.get("/readyz").json() == {"ready": True})
+            eventually(lambda: scheduler.reader.last)
+            server.kill()
+            eventually(lambda: client.get("/readyz").status_code == 503)
+            for _ in range(2):
+                began = time.monotonic()
+                cluster, status = client.get("/scheduler/status"), client.get("/api/v1/status")
+                assert time.monotonic() - began < PATIENCE
+                assert (cluster.status_code, status.status_code) == (200, 200)
+                for said in (cluster.json(), status.json()):
+                    assert (said["store_answers"], said["age_seconds"] > 0) == (False, True)
+                    assert said["as_of"]
+                    assert said["leader"]
+                    assert len(said["replicas"]) == 1 + takes_part
+                assert cluster.json()["jobs"] == {"idle": 3}
+                assert [job["id"] for job in status.json()["jobs"]] == ["hold", "nasty", "report"]
+            etag = {"If-None-Match": status.headers["etag"]}
+            assert client.get("/api/v1/status", headers=etag).status_code == 304, "only older"
+            server.start()
+            fresh = eventually(
+                lambda: (said := client.get("/api/v1/status").json())["store_answers"] and said
+            )
+            assert fresh["age_seconds"] == 0
+
+
 def test_it_starts_without_its_store_and_says_so() -> None:
     with service(sample("redis://127.0.0.1:1/0")) as client:
         assert client.get("/readyz").json() == {"ready": False, "reason": "store_lost"}
         assert client.get("/livez").status_code == 200
+        refused = client.get("/api/v1/status")  # nothing has been read yet
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        status = client.get("/scheduler/status").json()
+        assert (status["store_answers"], status["as_of"], status["age_seconds"]) == (False, None, None)
 
 
 def test_without_a_replica_the_store_is_asked() -> None:

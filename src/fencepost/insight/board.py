@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 
 from fencepost.insight.cluster import ACTIVE, Cluster
 from fencepost.model import FireRecord, Gap, JobRecord, LastRun, Rival, State
@@ -14,6 +15,7 @@ from fencepost.store.unreadable import Unreadable
 from fencepost.triggers import iso
 from fencepost.values import json_text
 from fencepost.views.shapes import Shape, origin_shape, pause_shape, run_shape, schedule, time
+from fencepost.views.unreadable import Marks, hidden_shape, marked, unreadable_shape
 
 PAGE = 200
 """Jobs read in one step of the store. In SQLite a writer waits for a step that reads, unless the journal is WAL."""
@@ -25,7 +27,9 @@ MOST_JOBS = 10_000
 class Entry:
     """One job on the board."""
 
-    record: JobRecord
+    id: str
+    record: JobRecord | None
+    """None: it cannot be read."""
     active: Sequence[FireRecord]
     tail: FireRecord | None
     """Its last fire that was closed without a start, if that is newer than its last run."""
@@ -34,6 +38,8 @@ class Entry:
     rivals: Sequence[Rival]
     """Live replicas that declare it from another origin."""
     next_run_at: datetime | None
+    mark: Unreadable | None
+    """What of it cannot be read."""
     shape: Shape
     text: bytes
     """The shape as JSON."""
@@ -51,10 +57,14 @@ class Board:
     async def entries(self, store: Store, cluster: Cluster, records: Sequence[JobRecord]) -> list[Entry]:
         """In the order of the records. Those that have not changed are as they were."""
         tails = await self._tails(store, records)
-        found = [self._entry(record, cluster, tails.get(record.id)) for record in records]
+        marks = Marks(store.unreadable.rows)
+        found = [
+            self._entry(record, cluster, tails.get(record.id), marks.of(record.id, record.job.target))
+            for record in records
+        ]
         if len(self._entries) > 2 * MOST_JOBS:
             self._entries.clear()
-        self._entries.update({entry.record.id: entry for entry in found})
+        self._entries.update({entry.id: entry for entry in found})
         return found
 
     async def _tails(self, store: Store, records: Iterable[JobRecord]) -> dict[str, FireRecord]:
@@ -68,6 +78,7 @@ class Board:
             if (
                 known is not None
                 and known.tail is not None
+                and known.record is not None
                 and known.record.decided_through == record.decided_through
                 and known.tail.key == record.tail
             ):
@@ -79,7 +90,9 @@ class Board:
             found |= {fire.job_id: fire for fire in fires}
         return found
 
-    def _entry(self, record: JobRecord, cluster: Cluster, tail: FireRecord | None) -> Entry:
+    def _entry(
+        self, record: JobRecord, cluster: Cluster, tail: FireRecord | None, mark: Unreadable | None
+    ) -> Entry:
         active = cluster.active.get(record.id, ())
         orphaned = record.job.target not in cluster.known and cluster.anybody
         pause = record.paused_at(cluster.now)
@@ -89,7 +102,7 @@ class Board:
             known is not None
             and known.record is record
             and known.tail is tail
-            and (known.orphaned, known.pause, known.rivals) == (orphaned, pause, rivals)
+            and (known.orphaned, known.pause, known.rivals, known.mark) == (orphaned, pause, rivals, mark)
             and known.active == active
             and (known.next_run_at is None or known.next_run_at > cluster.now)
             and not record.pauses
@@ -109,8 +122,25 @@ class Board:
             "conflicts": [{"replica": each.replica, "origin": origin_shape(each.origin)} for each in rivals],
         }
         shape["states"] += _marks(record, bool(rivals))
+        shape = marked(shape, mark)
         text = json_text(shape).encode()
-        return Entry(record, active, tail, orphaned, pause, rivals, next_run_at, shape, text)
+        return Entry(record.id, record, active, tail, orphaned, pause, rivals, next_run_at, mark, shape, text)
+
+
+def hidden(store: Store, known: Iterable[Entry], page: JobPage | None = None) -> list[Entry]:
+    """The jobs of this page whose records the store could not read, beside those that it could."""
+    ids = {entry.id for entry in known}
+    rows = [row for row in store.unreadable.rows if row.kind == "job" and row.key not in ids]
+    return [_hidden(row) for row in rows if page is None or page.has(row.key)]
+
+
+def _hidden(row: Unreadable) -> Entry:
+    shape = hidden_shape(row.key, row)
+    return Entry(row.key, None, (), None, False, None, (), None, row, shape, json_text(shape).encode())
+
+
+def in_order(*entries: Iterable[Entry]) -> list[Entry]:
+    return sorted(chain(*entries), key=lambda entry: entry.id)
 
 
 @dataclass(frozen=True)
@@ -140,6 +170,7 @@ class Reading:
             "leader": leader,
             "replicas": replicas,
             "more_jobs": self.more,
+            "unreadable": [unreadable_shape(row) for row in self.unreadable],
         }
 
     def status(self, name: str) -> Shape:
@@ -152,7 +183,8 @@ async def read_all(store: Store, board: Board, cluster: Cluster, most: int | Non
         entries += await board.entries(store, cluster, records)
         if most is not None and len(entries) > most:
             return Reading(cluster, entries[:most], True, store.unreadable.rows)
-    return Reading(cluster, entries, False, store.unreadable.rows)
+    whole = in_order(entries, hidden(store, entries))
+    return Reading(cluster, whole, False, store.unreadable.rows)
 
 
 async def pages(store: Store) -> AsyncIterator[Sequence[JobRecord]]:

@@ -36,12 +36,18 @@ _MOMENT = re.compile(
 
 
 async def stored_job(store: Store, job_id: str) -> JobRecord:
+    record = await readable_job(store, job_id)
+    if record is None:
+        raise await no_such_job(store, job_id)
+    return record
+
+
+async def readable_job(store: Store, job_id: str) -> JobRecord | None:
+    """None: there is none. Raises if there is one that cannot be read."""
     found = await store.jobs([job_id])
     if not found and (row := store.unreadable.holding(job_id)):
         raise RowUnreadable(f"{row.told}; {row.remedy}")
-    if not found:
-        raise await no_such_job(store, job_id)
-    return found[0]
+    return found[0] if found else None
 
 
 async def no_such_job(store: Store, job_id: str) -> UsageError:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fencepost.insight.board import Entry
+from fencepost.insight.board import Entry, hidden, in_order
 from fencepost.store.base import JobPage, Store
 
 if TYPE_CHECKING:
@@ -20,12 +20,15 @@ async def page_of_jobs(
 
     `wanted`: more conditions. Which jobs they hold for is known when all have been read; that is shared by all who
     ask."""
-    more = replace(page, limit=page.limit + 1)
     if wanted is None:
-        records = await store.jobs(page=more)
+        records = await store.jobs(page=replace(page, limit=page.limit + 1))
         found = await reader.board.entries(store, await reader.cluster(), records)
+        unread = hidden(store, found, page)
+        if len(found) > page.limit:  # those behind the last one belong to the pages that follow
+            unread = [entry for entry in unread if entry.id < found[-1].id]
+        found = in_order(found, unread)
     else:
         entries = (await reader.everything()).entries
-        found = [entry for entry in entries if page.has(entry.record.id) and wanted(entry)]
+        found = [entry for entry in entries if page.has(entry.id) and wanted(entry)]
     some = found[: page.limit]
-    return some, some[-1].record.id if len(found) > len(some) else None
+    return some, some[-1].id if len(found) > len(some) else None

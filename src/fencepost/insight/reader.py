@@ -12,13 +12,16 @@ import concurrent.futures
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from contextlib import suppress
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from fencepost.clock import SystemClock
 from fencepost.control import ControlThread
-from fencepost.errors import StoreUnavailable
+from fencepost.errors import FencepostError
 from fencepost.insight.board import Board, Reading, read_all
 from fencepost.insight.cluster import Cluster, cluster_of
 from fencepost.store.base import Store
+from fencepost.store.rereading import READ_AGAIN, read_again
 
 if TYPE_CHECKING:
     from fencepost.scheduler import Scheduler
@@ -32,6 +35,8 @@ TIMES_ITS_COST = 10.0
 MOST_SHARED = 200
 KEEP_UP = 15.0
 """Seconds between two readings that nobody has asked for (`keep_up`)."""
+SOON = 2.0
+"""Seconds after the first of them: a replica stores its jobs a moment after it has joined."""
 
 
 class Reader:
@@ -48,8 +53,11 @@ class Reader:
         """By what is read: the reading, and until when it is fresh, on this thread's loop."""
         self._board = Board()
         self._keeping_up: concurrent.futures.Future[None] | None = None
+        self._clock = SystemClock()
+        self._again_at = 0.0
         self.last: Reading | None = None
         """The latest reading of everything."""
+        self._last_at = 0.0
 
     async def ask(self, work: Callable[[Store], Awaitable[T]]) -> T:
         """Do this with the store. From any loop."""
@@ -73,8 +81,15 @@ class Reader:
     async def read_everything(self, store: Store) -> Reading:
         """For work that is shared itself: on the reading thread."""
         cluster = await self._share("cluster", cluster_of)
-        self.last = await read_all(store, self._board, cluster)
-        return self.last
+        await self._read_again(store)
+        reading = await read_all(store, self._board, cluster)
+        self.last, self._last_at = reading, self._clock.steady()
+        return reading
+
+    @property
+    def last_age_seconds(self) -> float:
+        """Of the latest reading of everything."""
+        return self._clock.steady() - self._last_at
 
     @property
     def board(self) -> Board:
@@ -94,10 +109,17 @@ class Reader:
             self._keeping_up = thread.submit(self._keep_up())
 
     async def _keep_up(self) -> None:
-        while True:
-            with suppress(StoreUnavailable):  # those who ask are told; this only keeps what there was
+        for wait in chain([SOON], repeat(KEEP_UP)):
+            with suppress(FencepostError):  # those who ask are told; this only keeps what there was
                 await self._share("everything", self.read_everything)
-            await asyncio.sleep(KEEP_UP)
+            await asyncio.sleep(wait)
+
+    async def _read_again(self, store: Store) -> None:
+        """What could not be read may have been restored or removed. On the replica's own store its inspector looks."""
+        now = self._clock.steady()
+        if store.unreadable and store is not self._source and now >= self._again_at:
+            self._again_at = now + READ_AGAIN
+            await read_again(store)
 
     # --- on the reading thread ------------------------------------------------------------------------------
 

@@ -8,12 +8,9 @@ from fencepost.insight.board import Board, read_all
 from fencepost.insight.cluster import cluster_of
 from fencepost.store.base import Store
 from fencepost.views.shapes import Shape
-from fencepost.views.unreadable import marked, unreadable_shape
 
 
 async def overview(store: Store, name: str) -> tuple[Shape, datetime]:
     """`status` as JSON, with all jobs; and the store's time."""
     reading = await read_all(store, Board(), await cluster_of(store), most=None)
-    found, rows = reading.status(name), store.unreadable.rows
-    shown = {"jobs": marked(found["jobs"], rows), "unreadable": [unreadable_shape(row) for row in rows]}
-    return {**found, **shown}, reading.now
+    return reading.status(name), reading.now

@@ -22,30 +22,33 @@ def unreadable_shape(row: Unreadable) -> Shape:
     }
 
 
-def marked(jobs: Sequence[Shape], rows: Sequence[Unreadable]) -> list[Shape]:
-    """The jobs with a mark on those of which something cannot be read, and with those that cannot be themselves."""
-    if not rows:
-        return [{**job, UNREADABLE: None} for job in jobs]
-    known = {job["id"] for job in jobs}
-    hidden = {row.job_id for row in rows if row.job_id and row.kind == "job"} - known
-    whole = [*jobs, *(_hidden(id) for id in hidden)]
-    return sorted((_marked(job, rows) for job in whole), key=lambda job: str(job["id"]))
+class Marks:
+    """The row to be shown with each job: the one that sets it aside, if there is one."""
+
+    def __init__(self, rows: Sequence[Unreadable]) -> None:
+        self._by_job: dict[str, Unreadable] = {}
+        self._by_task: dict[str, Unreadable] = {}
+        for row in sorted(rows, key=lambda row: not row.holds):
+            if row.job_id:
+                self._by_job.setdefault(row.job_id, row)
+            elif row.kind == "target":
+                self._by_task.setdefault(row.key, row)
+
+    def of(self, job_id: str, task: str) -> Unreadable | None:
+        return self._by_job.get(job_id) or self._by_task.get(task)
 
 
-def _marked(job: Shape, rows: Sequence[Unreadable]) -> Shape:
-    own = [
-        row for row in rows if row.job_id == job["id"] or (row.kind == "target" and row.key == job["task"])
-    ]
-    own.sort(key=lambda row: not row.holds)
-    if not own:
+def marked(job: Shape, row: Unreadable | None) -> Shape:
+    if row is None:
         return {**job, UNREADABLE: None}
     others = [state for state in job["states"] if state not in (UNREADABLE, "idle")]
     # What it does counts first as long as it is not set aside.
-    states = [UNREADABLE, *others] if own[0].holds else [*(others or ["idle"]), UNREADABLE]
-    return {**job, "state": states[0], "states": states, UNREADABLE: unreadable_shape(own[0])}
+    states = [UNREADABLE, *others] if row.holds else [*(others or ["idle"]), UNREADABLE]
+    return {**job, "state": states[0], "states": states, UNREADABLE: unreadable_shape(row)}
 
 
-def _hidden(id: str) -> Shape:
+def hidden_shape(id: str, row: Unreadable) -> Shape:
+    """Of a job whose record cannot be read."""
     return {
         "id": id,
         "task": "",
@@ -57,9 +60,13 @@ def _hidden(id: str) -> Shape:
         "orphaned_since": None,
         "active": [],
         "last": None,
+        "last_run": None,
+        "last_success_at": None,
+        "failures_in_a_row": 0,
         "next_run_at": None,
         "execute_on": "any",
         "source": "code",
         "origin": None,
         "conflicts": [],
+        UNREADABLE: unreadable_shape(row),
     }

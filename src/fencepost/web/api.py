@@ -9,10 +9,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from fencepost.errors import Conflict, UsageError
+from fencepost.errors import Conflict, StoreUnavailable, UsageError
 from fencepost.handle import Handle
-from fencepost.insight.board import Entry
+from fencepost.insight.board import Entry, Reading
 from fencepost.insight.cluster import cluster_of
+from fencepost.insight.lookup import readable_job
 from fencepost.insight.pages import page_of_jobs
 from fencepost.model import FireRecord, JobRecord, State
 from fencepost.store.base import FireQuery, JobPage, Store
@@ -21,7 +22,7 @@ from fencepost.views.shapes import definition_shape, event_shape, fire_shape, pa
 from fencepost.views.times import ago, ahead
 from fencepost.web import models
 from fencepost.web.endpoint import Call, Endpoint, Shape, no_fire, no_job
-from fencepost.web.health import livez, readyz, scheduler_status
+from fencepost.web.health import livez, reading_age, readyz, scheduler_status
 from fencepost.web.history import history
 from fencepost.web.listener import Listener
 from fencepost.web.prepared import Prepared
@@ -38,14 +39,23 @@ INSTANT = timedelta(microseconds=1)
 
 
 async def status(call: Call) -> Prepared:
-    """Who leads, who takes part, how each job stands."""
-    name, reader = call.web.scheduler.store_name, call.web.scheduler.reader
+    """Who leads, who takes part, how each job stands; while the store does not answer, as it was read last."""
+    reader = call.web.scheduler.reader
 
     async def look(_: Store) -> Prepared:
-        reading = seen(await reader.everything(), call.caller)
-        return await prepared(reading.head(name), "jobs", reading.entries)
+        return await told(await reader.everything())
 
-    return await call.web.desk.share(("status", call.caller.jobs), look)
+    async def told(whole: Reading, age_seconds: float | None = None) -> Prepared:
+        reading = seen(whole, call.caller)
+        head = {**reading.head(call.web.scheduler.store_name), **reading_age(reading, age_seconds)}
+        return await prepared(head, "jobs", reading.entries)
+
+    try:
+        return await call.web.desk.share(("status", call.caller.jobs), look)
+    except StoreUnavailable:
+        if reader.last is None:
+            raise
+        return await told(reader.last, reader.last_age_seconds)
 
 
 async def jobs(call: Call) -> Prepared:
@@ -60,7 +70,7 @@ async def jobs(call: Call) -> Prepared:
 
     def wanted(entry: Entry) -> bool:
         fits = not asked.state or not set(asked.state).isdisjoint(entry.states)
-        return fits and call.caller.sees(entry.record.id)
+        return fits and call.caller.sees(entry.id)
 
     chosen = bool(asked.state or call.caller.jobs)
     return await call.web.desk.share(("jobs", call.caller.jobs, asked.model_dump_json()), look)
@@ -225,7 +235,7 @@ async def metrics(call: Call) -> Response:
 ENDPOINTS = (
     Endpoint("GET", "/api/v1/status", status, models.Status, errors=(304,)),
     Endpoint("GET", "/api/v1/jobs", jobs, models.JobPage, models.JobsAsked, errors=(304,)),
-    Endpoint("GET", "/api/v1/jobs/{id}", job, models.WholeJob, errors=(304, 404)),
+    Endpoint("GET", "/api/v1/jobs/{id}", job, models.WholeJob, errors=(304, 404, 409)),
     Endpoint("GET", "/api/v1/fires", fires, models.FirePage, models.FiresAsked, errors=(304,)),
     Endpoint("GET", "/api/v1/fires/{key}", fire, models.WholeFire, errors=(304, 404)),
     Endpoint("GET", "/api/v1/replicas", replicas, models.Replicas, errors=(304,)),
@@ -245,9 +255,9 @@ ENDPOINTS = (
         headers={"Idempotency-Key": models.ID},
     ),
     Endpoint(
-        "POST", "/api/v1/jobs/{id}/pause", pause, models.JobPause, body=models.PauseAsked, errors=(404,)
+        "POST", "/api/v1/jobs/{id}/pause", pause, models.JobPause, body=models.PauseAsked, errors=(404, 409)
     ),
-    Endpoint("POST", "/api/v1/jobs/{id}/resume", resume, models.JobPause, errors=(404,)),
+    Endpoint("POST", "/api/v1/jobs/{id}/resume", resume, models.JobPause, errors=(404, 409)),
     Endpoint("POST", "/api/v1/fires/{key}/cancel", cancel, models.WholeFire, status=202, errors=(404, 409)),
     Endpoint(
         "POST",
@@ -284,10 +294,10 @@ async def prepared(head: Shape, name: str, entries: Sequence[Entry]) -> Prepared
 
 
 async def _job(store: Store, id: str) -> JobRecord:
-    found = await store.jobs([id])
-    if not found:
+    record = await readable_job(store, id)
+    if record is None:
         raise no_job(id)
-    return found[0]
+    return record
 
 
 async def _fire(store: Store, key: str) -> FireRecord:

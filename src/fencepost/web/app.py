@@ -98,6 +98,7 @@ class WebApp:
                 yield
             return
         self.scheduler.shutdown.install()
+        self.scheduler.reader.keep_up()
         try:
             yield
         finally:

@@ -62,7 +62,9 @@ class Desk:
     async def _in_time(self, work: Callable[[], Coroutine[Any, Any, T]], patience: float) -> T:
         self._check_started()
         if self._waiting >= MOST_QUESTIONS:
-            raise StoreUnavailable(f"{self._waiting} requests wait for the store; try again")
+            raise Problem(
+                503, f"{self._waiting} requests wait for the store; try again", headers={"Retry-After": "1"}
+            )
         if (replica := self.scheduler.replica) is not None and replica.store_is_lost:
             patience = min(patience, PATIENCE_WHEN_LOST)
             self.scheduler.reader.forget()  # what was read a moment ago must not hide it

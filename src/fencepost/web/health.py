@@ -53,12 +53,12 @@ async def readyz(call: Call) -> Response:
 async def scheduler_status(call: Call) -> Shape:
     """How this process and the cluster stand; answers also while the store does not, with what was read last."""
     web, replica = call.web, call.web.scheduler.replica
-    reason = await unready(web)
+    reason, reader = await unready(web), web.scheduler.reader
     answers = reason != "store_lost"  # a shared reading may be a second older than that
     try:
         whole: Reading | None = await web.desk.everything(PATIENCE)
     except (FencepostError, Problem):
-        whole, answers = web.scheduler.reader.last, False
+        whole, answers = reader.last, False
     reading = seen(whole, call.caller) if whole else None
     runs = [key for key in replica.runs if call.caller.sees(job_of(key))] if replica else []
     return {
@@ -68,9 +68,17 @@ async def scheduler_status(call: Call) -> Shape:
         "is_leader": replica is not None and replica.term() is not None,
         "running": len(runs),
         "store": web.scheduler.store_name,
-        "store_answers": answers,
-        "as_of": iso(reading.now) if reading else None,
+        **reading_age(reading, None if answers else reader.last_age_seconds),
         "leader": reading.cluster.leader() if reading else None,
         "replicas": reading.cluster.replicas() if reading else [],
         "jobs": dict(reading.jobs_by_state()) if reading else {},
+    }
+
+
+def reading_age(reading: Reading | None, age_seconds: float | None) -> Shape:
+    """`age_seconds`: of what was read last; None: the store answers."""
+    return {
+        "store_answers": age_seconds is None,
+        "as_of": iso(reading.now) if reading else None,
+        "age_seconds": round(age_seconds or 0.0, 1) if reading else None,
     }

@@ -249,9 +249,9 @@ class Metrics:
             self._unreadable.labels(id).set(1)
         for entry in reading.entries[: self._most_jobs]:
             if entry.next_run_at is not None:
-                self._next_run.labels(entry.record.id).set(entry.next_run_at.timestamp())
-            if entry.record.last_success_at is not None:
-                self._last_success.labels(entry.record.id).set(entry.record.last_success_at.timestamp())
+                self._next_run.labels(entry.id).set(entry.next_run_at.timestamp())
+            if entry.record is not None and entry.record.last_success_at is not None:
+                self._last_success.labels(entry.id).set(entry.record.last_success_at.timestamp())
 
     async def _stored(self) -> Reading | None:
         try:

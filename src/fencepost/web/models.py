@@ -17,7 +17,7 @@ PLAIN_TEXT = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f]*$"
 
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 Number = Annotated[int, Field(ge=0)]
-JobState = Literal["idle", "paused", "orphaned", "running", "waiting", "queued"]
+JobState = Literal["idle", "paused", "orphaned", "running", "waiting", "queued", "unreadable"]
 WhenGiven = Annotated[str, Field(min_length=1, max_length=64)]
 """An ISO 8601 time with an offset, or a duration such as `2h`."""
 
@@ -243,6 +243,16 @@ class Run(Outcome):
     error_line: str | None
 
 
+class UnreadableRow(Answer):
+    kind: Literal["job", "fire", "target", "event", "replica", "lease"]
+    key: str
+    job_id: str | None
+    why: str
+    sets_job_aside: bool = Field(description="Nothing of the job runs until the row can be read.")
+    known_elsewhere: bool = Field(description="The row is sound; this host lacks its zone or trigger type.")
+    remedy: str
+
+
 class Job(Answer):
     id: str
     task: str
@@ -264,6 +274,7 @@ class Job(Answer):
         description="Of the code that declares it; made by hand: of the code it is held against."
     )
     conflicts: list[Conflict] = Field(description="Live replicas that declare it from another origin.")
+    unreadable: UnreadableRow | None = Field(description="What of it cannot be read; null: nothing.")
 
 
 class JobPage(Answer):
@@ -314,6 +325,10 @@ class Status(Answer):
     leader: Leader | None
     replicas: list[Replica]
     more_jobs: bool = Field(description="There are more than are listed here: `/api/v1/jobs` has them all.")
+    unreadable: list[UnreadableRow] = Field(description="Rows that this process could not read.")
+    store_answers: bool = Field(description="False: this is what was read last.")
+    as_of: Time = Field(description="The store's time of the reading.")
+    age_seconds: float = Field(description="How old the reading is; 0 while the store answers.")
     jobs: list[Job]
 
 
@@ -342,6 +357,8 @@ class SchedulerStatus(Answer):
     running: Number
     store: str
     store_answers: bool
+    as_of: Time | None = Field(description="The store's time of the reading; null: there is none.")
+    age_seconds: float | None = Field(description="How old the reading is; 0 while the store answers.")
     leader: Leader | None
     replicas: list[Replica]
     jobs: dict[str, int] = Field(description="How many are in which state.")

@@ -14,7 +14,7 @@ from fencepost.values import json_text
 from fencepost.views.shapes import Shape
 from fencepost.web.compression import LEVEL, SHORTEST, accepts_gzip
 
-CLOCKS = ("now", "renewed_at")
+CLOCKS = ("now", "renewed_at", "as_of", "age_seconds")
 
 
 class Prepared:

@@ -33,9 +33,13 @@ def seen(reading: Reading, caller: Caller) -> Reading:
     """The jobs, and what the replicas say of them."""
     if not caller.jobs:
         return reading
-    entries = [entry for entry in reading.entries if caller.sees(entry.record.id)]
-    tasks = {entry.record.job.target for entry in entries}
-    rows = [row for row in reading.unreadable if row.job_id and caller.sees(row.job_id)]
+    entries = [entry for entry in reading.entries if caller.sees(entry.id)]
+    tasks = {entry.record.job.target for entry in entries if entry.record}
+    rows = [
+        row
+        for row in reading.unreadable
+        if (row.job_id and caller.sees(row.job_id)) or (row.kind == "target" and row.key in tasks)
+    ]
     return Reading(_cluster(reading.cluster, caller, tasks), entries, reading.more, rows)
 
 
