@@ -112,6 +112,12 @@ def everything(client: httpx2.Client, tokens: dict[str, str]) -> str:
     return json.dumps([jobs, fires], sort_keys=True)
 
 
+def fires_of(client: httpx2.Client, tokens: dict[str, str], job: str) -> list[dict[str, Any]]:
+    admin = bearer(tokens["administrator"])
+    found: list[dict[str, Any]] = client.get(f"/api/v1/fires?job={job}", headers=admin).json()["items"]
+    return found
+
+
 def needed(method: str, path: str) -> Role:
     found: Endpoint | None = next(
         (each for each in ENDPOINTS if (each.method, each.path) == (method, path)), None
@@ -152,6 +158,7 @@ def test_those_who_act_are_refused_what_takes_more(
         refused = not caller.may(needed(method, path))
         assert (answer.status_code == 403) == refused, (method, path, answer.text)
         assert answer.status_code in (200, 202, 403, 409), (method, path)
+    eventually(lambda: all(fire["finished_at"] for fire in fires_of(client, tokens, "team.job")))
 
 
 def test_a_browser_on_another_site_changes_nothing(client: httpx2.Client, tokens: dict[str, str]) -> None:
