@@ -18,6 +18,8 @@ begin
                     (select j.decided_through from {schema}.jobs j where j.id = p_closing.job_id)
             returning f.due_at, f.count into result.first, result.number;
         if found then return result; end if;
+        result.first := p_closing.first;   -- without a row both were set to null
+        result.number := p_closing.number;
     end if;
     insert into {schema}.final (job_id, due_at, state, reason, refers_to, count, last_due_at, token, claim_no, attempt,
             finished_at)
