@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+import math
 import os
 import random
 import re
@@ -108,6 +109,7 @@ class Replica:
         self._ended: dict[str, Update] = {}
         """How the last runs ended, by their keys."""
         self._degraded = False
+        self._recovered_at = -math.inf
         self.degraded_loops: dict[str, str] = {}
         """Loops that keep failing, and with what type of error. Read from other threads: replaced, never changed."""
         self.errors = RecurringErrors(log, clock.steady)
@@ -370,8 +372,11 @@ class Replica:
     ) -> None:
         self.events.emit(Event(kind, self.id, fire, detail, ending))
 
-    def store_failed(self, error: StoreUnavailable) -> None:
-        if not self._degraded:
+    def store_failed(self, error: StoreUnavailable, asked_at: float | None = None) -> None:
+        """`asked_at`: when the request was sent, if it may have been before the store recovered. Then its failure
+        belongs to the outage that is over."""
+        is_old = asked_at is not None and asked_at <= self._recovered_at
+        if not self._degraded and not is_old:
             self._degraded = True
             self.tell("store.degraded", detail=str(error))
 
@@ -383,6 +388,7 @@ class Replica:
     def store_answered(self) -> None:
         if self._degraded:
             self._degraded = False
+            self._recovered_at = self.clock.steady()
             self.tell("store.recovered")
             self.wake_all()
             self.settler.wake()

@@ -73,11 +73,12 @@ class Service(ABC):
                 await self._pause(self.longest if delay is None else max(0.0, delay - self.shortest))
 
     async def _guarded_step(self) -> float | None:
+        began = self.replica.clock.steady()
         try:
             delay = await self.step()
         except StoreUnavailable as error:
             self._failures += 1
-            self.replica.store_failed(error)
+            self.replica.store_failed(error, began)
             return self.replica.backoff(self._failures)
         except Exception as error:
             self._failures += 1

@@ -132,7 +132,8 @@ def test_bytes_of_a_command_line_that_are_no_utf_8_can_be_shown_by_the_api(tmp_p
         assert outcome(["pause", "report", "--reason", HALF, "--store", url]) == 0
         answer = client.get("/api/v1/fires")
         assert (answer.status_code, answer.json()["items"][0]["args"]) == (200, {"region": WHOLE})
-        assert client.get("/api/v1/jobs/report").json()["paused"]["reason"] == WHOLE
+        paused = eventually(lambda: client.get("/api/v1/jobs/report").json()["paused"])
+        assert paused["reason"] == WHOLE
 
 
 async def test_rows_of_an_earlier_release_with_such_values_can_be_shown(tmp_path):

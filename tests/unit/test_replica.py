@@ -36,6 +36,7 @@ class Scripted(Service):
     def __init__(self, world, script=None, shortest=0.005):
         self.world = world
         self.process = Process(world)
+        self.clock = WorldClock(world)
         self.outages = []
         self.told = []
         self.errors = RecurringErrors(logging.getLogger("fencepost"), lambda: world.now)
@@ -53,7 +54,7 @@ class Scripted(Service):
             raise answer
         return answer
 
-    def store_failed(self, error):
+    def store_failed(self, error, asked_at):
         self.outages.append(str(error))
 
     def backoff(self, failures):
