@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from starlette.responses import Response
@@ -14,7 +14,7 @@ from fencepost.handle import Handle
 from fencepost.insight.board import Entry, Reading
 from fencepost.insight.cluster import cluster_of
 from fencepost.insight.lookup import readable_job
-from fencepost.insight.pages import page_of_jobs
+from fencepost.insight.pages import INSTANT, Cursor, page_of_fires, page_of_jobs
 from fencepost.model import FireRecord, JobRecord, State
 from fencepost.store.base import FireQuery, JobPage, Store
 from fencepost.triggers import from_iso, iso
@@ -32,7 +32,6 @@ from fencepost.web.visible import seen
 
 DEEPEST = 10_000
 """Fires due at one and the same instant that a cursor can point into."""
-INSTANT = timedelta(microseconds=1)
 
 
 # --- looking ------------------------------------------------------------------------------------------
@@ -95,6 +94,9 @@ async def fires(call: Call) -> Shape:
     if asked.job is not None and not call.caller.sees(asked.job):
         return {"items": [], "next": None}
 
+    def wanted(fire: FireRecord) -> bool:
+        return call.caller.sees(fire.job_id)
+
     async def look(store: Store) -> Shape:
         now = (await store.roster()).now
         until, skip = _from_cursor(asked.cursor) if asked.cursor else (_until(asked, now), 0)
@@ -103,14 +105,10 @@ async def fires(call: Call) -> Shape:
             states=tuple(asked.state),
             since=ago(asked.since, now, "since") if asked.since else None,
             until=until,
-            limit=skip + asked.limit + 1,
+            limit=asked.limit,
         )
-        rows = await store.find_fires(query)
-        end = skip + asked.limit
-        return {
-            "items": [fire_shape(fire) for fire in rows[skip:end] if call.caller.sees(fire.job_id)],
-            "next": _cursor(rows[:end]) if len(rows) > end else None,
-        }
+        rows, next = await page_of_fires(store, query, skip, wanted if call.caller.jobs else None)
+        return {"items": [fire_shape(fire) for fire in rows], "next": _cursor(next)}
 
     return await call.web.desk.look(look)
 
@@ -339,10 +337,8 @@ def _until(asked: models.FiresAsked, now: datetime) -> datetime | None:
     return None if asked.planned or asked.state == [State.PENDING] else now + INSTANT
 
 
-def _cursor(rows: tuple[FireRecord, ...]) -> str:
-    """Where the next page begins: the last row's moment, and how many fires of that moment have been given."""
-    last = rows[-1].due_at
-    return f"{iso(last)}~{sum(fire.due_at == last for fire in rows)}"
+def _cursor(next: Cursor | None) -> str | None:
+    return f"{iso(next[0])}~{next[1]}" if next else None
 
 
 def _from_cursor(text: str) -> tuple[datetime, int]:
