@@ -13,6 +13,7 @@ import pytest
 from fencepost import Scheduler
 from fencepost.access import Caller
 from fencepost.cli import outcome
+from tests.store.unreadable import file_place, postgres_place, redis_place
 from tests.web.sample import FAR
 from tests.web.serving import QUICK, eventually, service
 from tests.web.test_auth import bearer
@@ -112,3 +113,31 @@ def test_what_was_removed_is_not_named_any_more(clients: dict[str, Ask], databas
         assert outcome(["jobs", "rm", id, "--store", f"sqlite:///{database}"]) == 0
     eventually(lambda: clients[ALL]("/api/v1/status").json()["unreadable"] == [])
     assert [job["id"] for job in clients[ALL]("/api/v1/jobs").json()["items"]] == ["team.a", "team.c"]
+
+
+@pytest.mark.parametrize(
+    ("store", "kind"),
+    [
+        pytest.param(store, kind, marks=pytest.mark.slow)
+        for store in ("file", "redis", "postgres")
+        for kind in ("definition", "state", "zone")
+    ],
+)
+def test_on_every_store(request: pytest.FixtureRequest, tmp_path: Path, store: str, kind: str) -> None:
+    if store == "file":
+        place = file_place(tmp_path)
+    elif store == "redis":
+        place = redis_place(request.getfixturevalue("valkey_url"))
+    else:
+        place = postgres_place(request.getfixturevalue("postgres_url"))
+    scheduler = Scheduler(place.url, **QUICK)
+    for id in ("bad", "good"):
+        scheduler.job(FAR, id=id)(_nothing)
+    with service(scheduler) as client:
+        eventually(lambda: len(client.get("/api/v1/jobs").json()["items"]) == 2)
+        place.damage(kind)
+        scheduler.reader.forget()
+        status = eventually(lambda: (said := client.get("/api/v1/status").json())["unreadable"] and said)
+        assert [row["known_elsewhere"] for row in status["unreadable"]] == [kind == "zone"]
+        for jobs in (status["jobs"], client.get("/api/v1/jobs").json()["items"]):
+            assert [(job["id"], job["state"]) for job in jobs] == [("bad", "unreadable"), ("good", "idle")]
