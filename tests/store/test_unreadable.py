@@ -15,10 +15,21 @@ from fencepost.cli import outcome
 from fencepost.cli.status import look_at_all
 from fencepost.doctor.finding import Level
 from fencepost.doctor.unreadable import unreadable
-from fencepost.model import FireRecord, State
-from fencepost.store.base import Campaign, ChangeJob, FireQuery, NewFire, Settle, Store, Suspect, Watched
+from fencepost.model import FireRecord, Reason, State
+from fencepost.store.base import (
+    Campaign,
+    ChangeJob,
+    FireQuery,
+    GiveBack,
+    NewFire,
+    Settle,
+    Store,
+    Suspect,
+    Watched,
+)
 from fencepost.store.unreadable import RowUnreadable
 from fencepost.testing.conformance import Harness
+from fencepost.testing.conformance.loss import remember_more
 from fencepost.triggers import every
 from tests.store.unreadable import (
     BAD,
@@ -47,6 +58,7 @@ PAIRS = [
     for store in STORES
     for kind in KINDS
 ]
+SQLITE_FIRST = ["sqlite", *(pytest.param(store, marks=pytest.mark.slow) for store in STORES[1:])]
 
 
 @pytest.fixture
@@ -149,6 +161,75 @@ async def test_one_row_stops_one_job(place: Place, kind: str) -> None:
         for _ in range(2):
             assert await round_of(harness, "b") >= set(GOOD)
         assert (await harness.job(GOOD[0])).token > 3
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_what_waited_for_a_run_goes_on_when_its_job_can_be_read_again(place: Place) -> None:
+    """Also after a restart in between: that it must be decided is stored."""
+    async with place.opened() as store:
+        harness = harness_of(place, store)
+        await harness.elect("a", "play")
+        await harness.define(BAD, target="play")
+        await harness.trigger(BAD, "first")
+        first = await harness.claim("a")
+        await harness.trigger(BAD, "second")
+        assert await harness.claims("a") == []
+        place.damage("definition")
+        assert await harness.settle(first)
+        assert await harness.claims("a") == []
+    place.repair()
+    async with place.opened() as store:
+        harness = harness_of(place, store)
+        await harness.join("b", "play")
+        assert [fire.key for fire in await harness.claims("b")] == [f"{BAD}!second"]
+
+
+@pytest.mark.parametrize("store", SQLITE_FIRST)
+async def test_what_it_ran_when_data_was_lost_is_not_run_again(place: Place) -> None:
+    """Whether it may run twice is in the row that cannot be read."""
+    async with place.opened() as store:
+        harness = harness_of(place, store)
+        await harness.elect("a", "play")
+        await harness.define(BAD, target="play", after_crash="rerun")
+        await harness.trigger(BAD, "first")
+        fire = await harness.claim("a")
+        place.damage("definition")
+        lease = (await remember_more(harness, steps=1_000_000)).leader
+        assert lease.era.standing == "lost"
+        found = await harness.fire(fire.key)
+        assert (found.state, found.reason) == (State.LOST, Reason.DATA_LOSS)
+        assert not await harness.update(GiveBack(fire.key, fire.token))
+
+
+@pytest.mark.parametrize("store", SQLITE_FIRST)
+async def test_it_is_given_up_with_its_task_and_planned_again_with_it(place: Place) -> None:
+    """Although it cannot be read when nobody knows its task any more, nor when somebody does."""
+    async with place.opened() as store:
+        harness = harness_of(place, store)
+        term = await harness.elect("a", "work")
+        await harness.join("b", "play")
+        await harness.define(BAD, every(minutes=1), target="play")
+        await harness.plan()
+        place.damage("definition")
+        assert await store.jobs([BAD]) == ()
+        await store.leave("b")
+        for _ in range(2):
+            assert await store.sweep("a", term, []) is not None
+            await harness.elapse(3700)
+            await harness.campaign("a")
+        assert await store.sweep("a", term, []) is not None
+        place.repair()
+        assert len(await store.jobs([BAD])) == 1
+        await harness.plan()
+        assert {fire.state for fire in await harness.fires(BAD)} == {State.MISSED}
+        assert await harness.plans() == [], "the planner comes back to it for ever"
+        place.damage("definition")
+        await harness.join("c", "play")
+        place.repair()
+        assert len(await store.jobs([BAD])) == 1
+        await harness.claims("c")
+        await harness.fall_due()
+        assert [fire.job_id for fire in await harness.claims("c")] == [BAD]
 
 
 async def bury(harness: Harness) -> tuple[FireRecord, ...]:

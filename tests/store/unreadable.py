@@ -49,6 +49,8 @@ class Place:
     make: Callable[[], Store]
     damage: Callable[[str], None]
     clock: HandClock
+    repair: Callable[[], None]
+    """Of a definition that was damaged: as it was."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
@@ -83,8 +85,11 @@ def sqlite_place(folder: Path) -> Place:
         "lease": """update fencepost_meta set value = '{"term": "x"}' where name = 'leader'""",
     }
 
+    kept: list[Any] = []
+
     def damage(kind: str) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            kept[:] = db.execute("select definition from fencepost_jobs where id = 'bad'").fetchone()
             if kind in statements:
                 assert db.execute(statements[kind]).rowcount > 0
                 return
@@ -92,7 +97,11 @@ def sqlite_place(folder: Path) -> Place:
             texts = [foreign(text, kind) for text in row]
             db.execute("update fencepost_jobs set definition = ?, rest = ? where id = 'bad'", texts)
 
-    return Place(f"sqlite:///{path}", lambda: SqliteStore(path, clock=clock), damage, clock)
+    def repair() -> None:
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("update fencepost_jobs set definition = ? where id = 'bad'", kept)
+
+    return Place(f"sqlite:///{path}", lambda: SqliteStore(path, clock=clock), damage, clock, repair)
 
 
 def postgres_place(url: str) -> Place:
@@ -108,8 +117,12 @@ def postgres_place(url: str) -> Place:
         "lease": "update fencepost.lease set standing = '?'",
     }
 
+    kept: list[Any] = []
+
     def damage(kind: str) -> None:
         with psycopg.connect(url, autocommit=True) as db:
+            query = "select definition from fencepost.definitions where job_id = 'bad'"
+            kept[:] = db.execute(query).fetchall()
             if kind in statements:
                 assert db.execute(statements[kind].encode()).rowcount > 0
                 return
@@ -121,17 +134,27 @@ def postgres_place(url: str) -> Place:
                 "update fencepost.definitions set definition = %s, rest = %s where job_id = 'bad'", texts
             )
 
-    return Place(url, lambda: PostgresStore(url, clock=clock), damage, clock)
+    def repair() -> None:
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute("update fencepost.definitions set definition = %s where job_id = 'bad'", kept[0])
+
+    return Place(url, lambda: PostgresStore(url, clock=clock), damage, clock, repair)
 
 
 def redis_place(url: str) -> Place:
-    clock = HandClock()
+    clock, kept = HandClock(), list[str]()
 
     def damage(kind: str) -> None:
         with closing(Redis.from_url(url, decode_responses=True)) as db:
+            kept[:] = [str(db.hget("fencepost:default:jobs", BAD) or "")]
             _redis_damage(db, kind)
 
-    return Place(url, lambda: RedisStore(url, clock=clock, incarnation=0), damage, clock)
+    def repair() -> None:
+        with closing(Redis.from_url(url, decode_responses=True)) as db:
+            definition, _, rest = kept[0].partition("\n")
+            _redis_write(db, "fencepost:default", definition, rest)
+
+    return Place(url, lambda: RedisStore(url, clock=clock, incarnation=0), damage, clock, repair)
 
 
 def _redis_damage(db: Any, kind: str) -> None:
@@ -174,8 +197,20 @@ def file_place(folder: Path) -> Place:
     path, clock = folder / "store", HandClock()
     log = path / "default" / "log-1"
 
+    def rows_logged() -> list[Any]:
+        lines = log.read_bytes().splitlines()[1:]
+        return [row for each in lines for row in json.loads(each[9:])["rows"]]
+
+    def append(row: list[Any]) -> None:
+        with log.open("ab") as file:
+            file.write(line({"at": 0, "do": ["damage"], "rows": [row]}))
+
+    def repair() -> None:
+        jobs = [row for row in rows_logged() if row[:2] == ["job", BAD]]
+        append(["job", BAD, {"job": jobs[0][2]["job"]}, *jobs[-1][3:]])
+
     def damage(kind: str) -> None:
-        rows = [row for each in log.read_bytes().splitlines()[1:] for row in json.loads(each[9:])["rows"]]
+        rows = rows_logged()
 
         def last(*begin: str) -> list[Any]:
             return next(list(row) for row in reversed(rows) if tuple(row[: len(begin)]) == begin)
@@ -203,7 +238,6 @@ def file_place(folder: Path) -> Place:
                 "replica": ["replica", REPLICA, {"joined_at": "?"}],
                 "lease": ["leader", "", {"term": "x"}],
             }[kind]
-        with log.open("ab") as file:
-            file.write(line({"at": 0, "do": ["damage"], "rows": [job]}))
+        append(job)
 
-    return Place(f"file://{path}", lambda: FileStore(path, clock=clock), damage, clock)
+    return Place(f"file://{path}", lambda: FileStore(path, clock=clock), damage, clock, repair)

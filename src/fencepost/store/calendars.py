@@ -57,6 +57,8 @@ class Calendars(Ledger):
             if target.orphaned:
                 for record in list(self.every_job(name)):
                     self._keep(at, record)
+                for id in self.unread_jobs():
+                    self.look_soon(id, at.wall)
 
     def _notice_unknown_targets(self, at: Moment) -> None:
         for target in self.unknown_targets():
@@ -70,23 +72,26 @@ class Calendars(Ledger):
         ahead would fall due with nobody to decide it, so it goes back to the calendar; all else of them ends."""
         self.put_target(target)
         for record in list(self.every_job(target.name)):
-            # Where the clock was set back, not from before the calendar begins, nor what only a row still knows of.
-            since = self._takes_effect(at, record)
-            self.withdraw_planned(record.id, since)
-            for fire in self.due_fires(record.id, LATEST):
-                closing = Closing(fire, State.MISSED, Reason.UNKNOWN_TASK)
-                if fire.scheduled and record.paused_at(fire.due_at):
-                    closing = Closing(fire, State.SKIPPED, Reason.PAUSED)
-                record = self._close(at, record, closing)
-            segments = (
-                changed(each, cursor=since, next_at=since) if each.cursor > since else each
-                for each in record.segments
-            )
-            self._keep(at, changed(record, segments=tuple(segments)))
-            for fire in self.active_fires(record.id):
-                if fire.state is State.WAITING:
-                    state = _LEFT_AS.get(fire.attempts[-1].outcome, State.MISSED)
-                    self._finish(at, fire, state, Reason.UNKNOWN_TASK)
+            self._orphan_job(at, record)
+
+    def _orphan_job(self, at: Moment, record: JobRecord) -> None:
+        # Where the clock was set back, not from before the calendar begins, nor what only a row still knows of.
+        since = self._takes_effect(at, record)
+        self.withdraw_planned(record.id, since)
+        for fire in self.due_fires(record.id, LATEST):
+            closing = Closing(fire, State.MISSED, Reason.UNKNOWN_TASK)
+            if fire.scheduled and record.paused_at(fire.due_at):
+                closing = Closing(fire, State.SKIPPED, Reason.PAUSED)
+            record = self._close(at, record, closing)
+        segments = (
+            changed(each, cursor=since, next_at=since) if each.cursor > since else each
+            for each in record.segments
+        )
+        self._keep(at, changed(record, segments=tuple(segments)))
+        for fire in self.active_fires(record.id):
+            if fire.state is State.WAITING:
+                state = _LEFT_AS.get(fire.attempts[-1].outcome, State.MISSED)
+                self._finish(at, fire, state, Reason.UNKNOWN_TASK)
 
     # --- jobs ---------------------------------------------------------------------------------------
 
@@ -368,7 +373,8 @@ class Calendars(Ledger):
         if (head.version, head.cursor, head.until) != (plan.version, plan.cursor, plan.until):
             return False
         if self.target(record.job.target).orphaned and not record.removed_at:
-            return False  # nobody would decide what became of it
+            self._orphan_job(at, record)  # it could not be read when its task was given up
+            return False
         cursor = head.cursor
         for row in plan.rows:
             assert row.first > cursor, "a calendar is strictly increasing"

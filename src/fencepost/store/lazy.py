@@ -117,6 +117,9 @@ class LazyRows(StoreState):
     def write_jobs(self, changes: Sequence[JobChange]) -> None: ...
 
     @abstractmethod
+    def look_soon(self, job_id: str, when: datetime) -> None: ...
+
+    @abstractmethod
     def write_fires(self, changes: Mapping[str, FireRecord | None]) -> None:
         """None: to be deleted."""
 
@@ -215,6 +218,10 @@ class LazyRows(StoreState):
 
     def holds_broken(self, replica: str) -> bool:
         return any(each.live and each.replica == replica for each in self._broken_fires.values())
+
+    def unread_jobs(self) -> Sequence[str]:
+        read = {record.id for record in self.every_job()}
+        return [id for id in self.fetch_job_ids(None) if id not in read]
 
     # --- jobs -------------------------------------------------------------------------------------------
 

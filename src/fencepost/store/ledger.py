@@ -70,13 +70,17 @@ class Ledger(Rows):
         orphaned = self.target(record.job.target).orphaned and not record.removed_at
         plan_at = None if head is None or orphaned else head.next_at
         look_at = at.wall + look_again if look_again else self._next_look(at, record)
+        if (row := self.aside(record.id)) and not row.foreign and not record.removed_at:
+            look_at = at.wall  # a fire that cannot be read may be due
         self.put_job_row(record, look_at, plan_at)
 
     def _keep_job_of(self, at: Moment, fire: FireRecord) -> None:
-        """The end of a run counts also while its job cannot be read. That is set aside until it can be: nothing of it
-        need be looked at before."""
+        """The end of a run counts also while its job cannot be read: its record lacks that run then, and whatever
+        waited for it is decided when the job can be read again."""
         record = self.job(fire.job_id)
-        if record is not None:
+        if record is None:
+            self.look_soon(fire.job_id, at.wall)
+        else:
             self._keep(at, record.after_run(fire) if fire.state.final else record)
 
     def _next_look(self, at: Moment, record: JobRecord) -> datetime | None:

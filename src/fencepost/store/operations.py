@@ -243,6 +243,11 @@ class Operations(Calendars):
                     self._crash(at, fire, Reason.DATA_LOSS)
                 elif record.job.after_crash == "record":
                     self._finish(at, fire, State.LOST, Reason.DATA_LOSS)
+        for id in self.unread_jobs():  # whether it may run twice cannot be read
+            for fire in self.active_fires(id):
+                if fire.state is State.RUNNING:
+                    fire = changed(fire.ended(at.wall, "lost"), crashes=fire.crashes + 1)
+                self._finish(at, fire, State.LOST, Reason.DATA_LOSS)
         self.hinted = True
 
     def _doubt_through(self, seen: Seen) -> None:
@@ -436,7 +441,9 @@ class Operations(Calendars):
             settled = _settled(at, fire, update)
             self.put_fire(settled)
             record = self.job(fire.job_id)
-            if record is not None:
+            if record is None:
+                self.look_soon(fire.job_id, at.wall)
+            else:
                 record = record.after_run(settled)
                 self._keep(at, record if update.keep is None else changed(record, kept=update.keep))
         elif isinstance(update, RetryLater):

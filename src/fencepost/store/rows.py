@@ -105,6 +105,15 @@ class Rows(ABC):
     def holds_broken(self, replica: str) -> bool:
         """Whether a row that cannot be read is a run of this replica; after its runs were asked for."""
 
+    @abstractmethod
+    def unread_jobs(self) -> Sequence[str]:
+        """All jobs whose row cannot be read."""
+
+    @abstractmethod
+    def look_soon(self, job_id: str, when: datetime) -> None:
+        """The fires of a job whose row cannot be read must be decided, from then on, by the first that can read it.
+        Nothing else of the row is changed."""
+
     # Jobs. With each go two moments: when its fires must next be decided, when its calendar be expanded.
 
     @abstractmethod

@@ -117,6 +117,12 @@ class StoreState(Operations):
             for each in self.broken.values()
         )
 
+    def unread_jobs(self) -> Sequence[str]:
+        return sorted(key for kind, key in self.broken if kind == "job" and key not in self.jobs_by_id)
+
+    def look_soon(self, job_id: str, when: datetime) -> None:
+        self._looks.set(job_id, when)
+
     # --- jobs -----------------------------------------------------------------------------------------
 
     def job(self, id: str) -> JobRecord | None:

@@ -74,6 +74,12 @@ class LoggedState(StoreState):
             self._log("job", record.id, new, *moments)
             self._put_job_at(record, look_at, plan_at)
 
+    def look_soon(self, job_id: str, when: datetime) -> None:
+        _, plan_at = self._moments.get(job_id, (None, None))
+        self._moments[job_id] = [ticks(when), plan_at]
+        self._log(*_as_change("job", job_id, self.broken["job", job_id], self._moments[job_id]))
+        super().look_soon(job_id, when)
+
     def note(self, event: JobEvent) -> None:
         self._log("event", event.job_id, to_json(event))
         super().note(event)

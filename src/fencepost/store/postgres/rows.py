@@ -282,6 +282,9 @@ class PostgresRows(LazyRows):
             key="id",
         )
 
+    def look_soon(self, job_id: str, when: datetime) -> None:
+        self._db.do("update {schema}.jobs set look_at = %s where id = %s", micros(when), job_id)
+
     def note(self, event: JobEvent) -> None:
         self._notes.append(event)
 

@@ -27,6 +27,7 @@ from fencepost.store.redis.keys import Keys, due_of, join, split, split_place
 from fencepost.store.redis.pages import Call
 from fencepost.store.redis.scripts import Script
 from fencepost.store.redis.values import (
+    NEVER,
     REPLICA,
     Hot,
     cold_of,
@@ -120,6 +121,8 @@ class RedisRows(LazyRows):
         self._unheard_of: set[str] = set()
         """Targets without a row: no job refers to them yet."""
         self._jobs_noted: dict[str, JobChange] = {}
+        self._looks_noted: dict[str, datetime] = {}
+        """Of jobs that cannot be read."""
         self._replicas_noted: dict[str, ReplicaRecord | None] = {}
         self._groups: dict[str, None] = {}
         """Of the jobs that were changed."""
@@ -503,6 +506,9 @@ class RedisRows(LazyRows):
     def write_jobs(self, changes: Sequence[JobChange]) -> None:
         self._jobs_noted.update({change.record.id: change for change in changes})
 
+    def look_soon(self, job_id: str, when: datetime) -> None:
+        self._looks_noted[job_id] = when
+
     def write_replica(self, id: str, replica: ReplicaRecord | None, before: ReplicaRecord | None) -> None:
         self._replicas_noted[id] = replica
 
@@ -528,7 +534,7 @@ class RedisRows(LazyRows):
         super().write()
         for id, replica in self._replicas_noted.items():
             self._write_replica(id, replica)
-        for id in dict.fromkeys((*self._jobs_noted, *self._rows_gained)):
+        for id in dict.fromkeys((*self._jobs_noted, *self._looks_noted, *self._rows_gained)):
             self._write_job(id)
         for chunk in _chunks(list(self._groups)):
             self.batch.do("LOOK", *chunk)
@@ -542,6 +548,10 @@ class RedisRows(LazyRows):
         reach = max(before.reach, self._reached.get(id, 0))
         if change is None:
             self.batch.do("HSET", self._keys.hot(id), "edition", edition, "rows", rows, "reach", reach)
+            if id in self._looks_noted and before.group:
+                self.batch.do("HSET", self._keys.hot(id), "plain", NEVER)
+                self.batch.add("ZADD", self._keys.look(before.group), micros(self._looks_noted[id]), id)
+                self._groups[before.group] = None
             return
         job, target = change.record.job, self.target(change.record.job.target)
         short = before.text

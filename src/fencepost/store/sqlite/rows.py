@@ -169,6 +169,9 @@ class SqliteRows(LazyRows):
         self._many("insert or replace into {jobs} values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", whole)
         self._many(f"insert or replace into {{outcomes}} values ({OUTCOME_MARKS})", outcomes)
 
+    def look_soon(self, job_id: str, when: datetime) -> None:
+        self._do("update {jobs} set look_at = ?, plain = 0 where id = ?", micros(when), job_id)
+
     def _is_plain(self, change: JobChange) -> bool:
         record = change.record
         absences = self.target(record.job.target).gaps

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from fencepost.clock import Moment
-from fencepost.model import FireRecord, Job
+from fencepost.model import FireRecord, Job, JobRecord
 from fencepost.store.base import Claim
 from fencepost.testing.calendar import due_between
 from fencepost.testing.world import EPOCH
@@ -92,6 +92,10 @@ class Books:
     excused: set[Attempt] = field(default_factory=set)
     """Claims ended early although their replica is alive: only a step of the store's clock may do that, or a person
     who says so."""
+
+    def job(self, id: str) -> JobRecord:
+        """As it is stored, also where the store cannot read it."""
+        return self.state.kept_job(id)
 
     def may_be_given_again(self, attempt: Attempt) -> bool:
         """Whether a later claim may have the token of this one, or a lower one: the incarnation it was made in is

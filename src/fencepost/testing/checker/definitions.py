@@ -47,7 +47,7 @@ class Definitions(Judge):
         if change.kind != "remove" or step.reply is None:
             return
         id = change.job_id
-        knowing = self._at_work(self.books.state.jobs_by_id[id].job.target)
+        knowing = self._at_work(self.books.job(id).job.target)
         if change.if_undeclared and knowing:
             self.books.violation(
                 "P-declared", f"{id} is removed as abandoned, but {sorted(knowing)} declare it"
@@ -105,7 +105,7 @@ class Definitions(Judge):
         id, home = put.job.id, self._origins.get(put.job.id)
         if put.source == "api" or put.origin is None or home in (None, put.origin.key) or id in self._by_hand:
             return
-        target = self.books.state.jobs_by_id[id].job.target
+        target = self.books.job(id).job.target
         keepers = {each for each in self._at_work(target) - {put.by} if self._homes.get((id, each)) == home}
         if keepers:
             self.books.violation(

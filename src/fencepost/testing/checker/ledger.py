@@ -45,7 +45,7 @@ class Ledger(Judge):
         for record in list(state.jobs_by_id.values()):
             self._calendar_kept(record.id, until)
         for fire in state.fires.values():
-            record = state.jobs_by_id[fire.job_id]
+            record = self.books.job(fire.job_id)
             to_come = fire.due_at > until or (fire.not_before is not None and fire.not_before > until)
             # What nobody can run waits for somebody who can (see `tasks`).
             stuck = record.job.target in known[record.job.execute_on]
@@ -69,7 +69,7 @@ class Ledger(Judge):
         # Declared when later fires had been decided: on record, but in no calendar (see `listed`).
         in_calendar = frozenset(self.books.due(job_id, None, until))
         rows = [row for row in rows if row.reason != Reason.PAST or row.due_at in in_calendar]
-        if self.books.state.target(self.books.state.jobs_by_id[job_id].job.target).orphaned:
+        if self.books.state.target(self.books.job(job_id).job.target).orphaned:
             # What nobody knows how to run is not planned, until somebody does again.
             until = min(until, rows[-1].last_due) if rows else EARLIEST
         due = self.books.due(job_id, None, until)

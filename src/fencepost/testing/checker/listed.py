@@ -33,6 +33,7 @@ class Listed(Judge):
             if reply.outcome in ("created", "changed") and self._triggers.get(put.job.id, ()) != trigger:
                 self._first[put.job.id] = put.job.id not in self._triggers
                 self._triggers[put.job.id] = trigger
+                self._replaced(put.job.id)
                 self._declared(put)
 
     def _declared(self, put: PutJob) -> None:
@@ -46,6 +47,15 @@ class Listed(Judge):
     def _change_job(self, step: Step) -> None:
         if step.args[0].kind == "remove" and step.reply is not None:
             self._triggers[step.args[0].job_id] = ()
+            self._replaced(step.args[0].job_id)
+
+    def _replaced(self, job_id: str) -> None:
+        """The calendar so far ends. A moment that had passed when it was declared, and lies ahead because the store's
+        clock was set back, is withdrawn with it like all that is ahead."""
+        now = self.books.moment().wall
+        for id, moment in list(self._late):
+            if id == job_id and moment > now:
+                del self._late[id, moment]
 
     def row(self, before: FireRecord | None, after: FireRecord | None) -> None:
         if after is None or not after.scheduled or (before is not None and before.state is not State.PENDING):

@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import datetime
 from typing import ClassVar
 
-from fencepost.model import FireRecord, State
+from fencepost.model import FireRecord, JobRecord, State
 from fencepost.testing.checker.books import Books
 from fencepost.testing.checker.judge import Judge, Step
 
@@ -28,6 +28,8 @@ class Outcomes(Judge):
         if not after.attempt or after.started_at is None:
             return
         id = after.job_id
+        if id not in self.books.state.jobs_by_id:
+            return  # its row cannot be read: the ledger has the run, the job's record has not
         self._last[id] = after.key
         if after.state is State.SUCCEEDED:
             self._success[id], self._failures[id] = after.finished_at, 0
@@ -36,6 +38,7 @@ class Outcomes(Judge):
         self._touched.add(id)
 
     def step(self, step: Step) -> None:
+        super().step(step)
         touched, self._touched = self._touched, set()
         for id in touched:
             record = self.books.state.jobs_by_id[id]
@@ -43,3 +46,12 @@ class Outcomes(Judge):
             seen = (self._last[id], self._success.get(id), self._failures[id])
             if told != seen:
                 self.books.violation("R2", f"{id} says {told} of its runs, and it was {seen}")
+
+    def _change_job(self, step: Step) -> None:
+        """What a row that could not be read said of its runs is lost when the job is removed."""
+        record: JobRecord | None = step.reply
+        if record is None or not record.removed_at or record.created_at != record.removed_at:
+            return
+        self._failures[record.id], self._success[record.id] = record.failures_in_a_row, record.last_success_at
+        if record.last_run is not None:
+            self._last[record.id] = record.last_run.key

@@ -40,7 +40,7 @@ class Policies(Judge):
     def row(self, before: FireRecord | None, after: FireRecord | None) -> None:
         if before is None or after is None:
             return
-        record = self.books.state.jobs_by_id[after.job_id]
+        record = self.books.job(after.job_id)
         if after.state is State.RUNNING and before.state is not State.RUNNING:
             self._claim(before, after, record)
         elif before.state is State.RUNNING and after.state is not State.RUNNING:
@@ -143,7 +143,7 @@ class Policies(Judge):
 
     def _judge_queue(self, fire: FireRecord) -> None:
         """`queue(n)` holds n; what catch-up keeps is not counted by it, but bounded as well."""
-        job = self.books.state.jobs_by_id[fire.job_id].job
+        job = self.books.job(fire.job_id).job
         queued = self._queue(fire.job_id)
         limit = CATCH_UP_LIMIT + job.overlap.limit if job.misfire == "all" else job.overlap.limit
         if queued > limit:
@@ -153,7 +153,7 @@ class Policies(Judge):
         """Only because of runs that are there, and none of them may be dead."""
         state, steady = self.books.state, self.books.moment().steady
         active = state.active_fires(fire.job_id)
-        if len(active) < at_once(state.jobs_by_id[fire.job_id].job):
+        if len(active) < at_once(self.books.job(fire.job_id).job):
             self._wrong("overlap", fire, "is skipped, but there is room for it")
         for other in active:
             presence = state.replicas.get(other.replica or "")

@@ -39,7 +39,7 @@ class Presence(Judge):
             return
         claimed = [claim.fire for claim in step.reply.claims if self._is_new(claim.fire)]
         for fire in (*claimed, *step.reply.closed):
-            if self.books.state.jobs_by_id[fire.job_id].job.execute_on == "leader":
+            if self.books.job(fire.job_id).job.execute_on == "leader":
                 text = (
                     f"{fire.key} is decided for {request.replica}, which does not lead in term {request.term}"
                 )

@@ -26,7 +26,7 @@ class Runs(Judge):
 
     def row(self, before: FireRecord | None, after: FireRecord | None) -> None:
         if after is not None and after.state is State.RUNNING:
-            job = self.books.state.jobs_by_id[after.job_id].job
+            job = self.books.job(after.job_id).job
             self.books.limits.setdefault((after.key, after.token), at_once(job))
 
     def started(self, body: Body) -> None:

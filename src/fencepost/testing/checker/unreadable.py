@@ -11,6 +11,10 @@ class Untouched(Judge):
         """As the fault has left the store, whatever that makes of it."""
         return self.books.state.jobs_aside()
 
+    def _change_job(self, step: Step) -> None:
+        if step.args[0].kind == "remove" and step.reply is not None:
+            self.books.state.begin_anew(step.args[0].job_id)
+
     def _claim_fires(self, step: Step) -> None:
         for claim in step.reply.claims:
             if claim.fire.job_id in self._broken:

@@ -312,8 +312,8 @@ CALENDAR = (
         "orphans_stay_planned",
         "what is planned ahead goes when nobody knows the task any more",
         CALENDARS,
-        "            self.withdraw_planned(record.id, since)\n            for fire",
-        "            for fire",
+        "        self.withdraw_planned(record.id, since)\n        for fire",
+        "        for fire",
     ),
     mutant(
         "orphaned_at_once",
@@ -405,6 +405,13 @@ UNREADABLE = (
         CALENDARS,
         "        if self.aside(job.id):\n",
         "        if False:\n",
+    ),
+    mutant(
+        "unreadable_jobs_are_forgotten",
+        "what waited for a run is decided when its job can be read again",
+        STATE,
+        "        self._looks.set(job_id, when)\n",
+        "        pass\n",
     ),
 )
 

@@ -32,15 +32,16 @@ class Rows:
             self._later(self._chance.expovariate(self._per_second), self._break_one)
 
     def mend_all(self) -> None:
-        for kind, key in list(self._simulation.store.broken):
+        for kind, key in list(self._simulation.store.damaged):
             self._mend(kind, key)
 
     def _break_one(self) -> None:
         if self._simulation.calm:
             return
         store = self._simulation.store
-        kind = self._chance.choice(["live fire", "ended fire", "replica"])
+        kind = self._chance.choice(["job", "live fire", "ended fire", "replica"])
         keys = {
+            "job": sorted(store.jobs_by_id),
             "live fire": sorted(key for key, fire in store.fires.items() if fire.state.value == "waiting"),
             "ended fire": sorted(key for key, fire in store.fires.items() if fire.state.final),
             "replica": sorted(store.replicas),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from fencepost.model import FireRecord
+from fencepost.model import FireRecord, JobRecord
 from fencepost.store.agenda import Agenda
 from fencepost.store.state import StoreState
 from fencepost.store.unreadable import Kind, Unreadable
@@ -21,6 +21,8 @@ class SimulatedStore(StoreState):
     def __init__(self) -> None:
         super().__init__()
         self.on_row: Told = lambda before, after: None
+        self.damaged: dict[tuple[str, str], Unreadable] = {}
+        """What the fault has left unreadable, whatever was written since."""
 
     def put_fire(self, fire: FireRecord) -> None:
         before = self.fires.get(fire.key)
@@ -39,7 +41,9 @@ class SimulatedStore(StoreState):
         found: dict[str, Any] = {"targets": content.targets} if kind == "replica" else {}
         if kind == "fire":
             found["replica"] = content.replica
-        self.set_aside(Unreadable(cast("Kind", kind), key, why, job_id, holds), content, found)
+        row = Unreadable(cast("Kind", kind), key, why, job_id, holds)
+        self.damaged[kind, key] = row
+        self.set_aside(row, content, found)
 
     def _content(self, kind: str, key: str) -> Any:
         rows: dict[str, dict[str, Any]] = {
@@ -51,6 +55,7 @@ class SimulatedStore(StoreState):
 
     def repair(self, kind: str, key: str) -> None:
         """As it was, unless it was written anew."""
+        self.damaged.pop((kind, key), None)
         broken = self.broken.pop((kind, key), None)
         if broken is None:
             return
@@ -61,9 +66,19 @@ class SimulatedStore(StoreState):
         else:
             self.replicas[key] = broken.content
 
+    def kept_job(self, id: str) -> JobRecord:
+        """Whether it can be read or not."""
+        broken = self.broken.get(("job", id))
+        return self.jobs_by_id[id] if broken is None else cast("JobRecord", broken.content)
+
     def jobs_aside(self) -> set[str]:
-        rows = [broken.row for broken in self.broken.values()]
-        return {row.job_id for row in rows if row.holds and row.job_id}
+        return {row.job_id for row in self.damaged.values() if row.holds and row.job_id}
+
+    def begin_anew(self, job_id: str) -> None:
+        """The job was removed: what could not be read of it holds nothing any more."""
+        self.damaged = {
+            where: row for where, row in self.damaged.items() if row.job_id != job_id or not row.holds
+        }
 
     def look_at(self, job_id: str) -> datetime | None:
         """When its fires are next to be decided."""
