@@ -89,7 +89,7 @@ def sqlite_place(folder: Path) -> Place:
 
     def damage(kind: str) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as db:
-            kept[:] = db.execute("select definition from fencepost_jobs where id = 'bad'").fetchone()
+            kept[:] = db.execute("select definition from fencepost_jobs where id = 'bad'").fetchall()
             if kind in statements:
                 assert db.execute(statements[kind]).rowcount > 0
                 return
@@ -99,7 +99,7 @@ def sqlite_place(folder: Path) -> Place:
 
     def repair() -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as db:
-            db.execute("update fencepost_jobs set definition = ? where id = 'bad'", kept)
+            db.execute("update fencepost_jobs set definition = ? where id = 'bad'", kept[0])
 
     return Place(f"sqlite:///{path}", lambda: SqliteStore(path, clock=clock), damage, clock, repair)
 
