@@ -69,6 +69,7 @@ SLOW = {
     "no_trust_window",
     "not_declared_again",
     "past_moments_overtaken",
+    "past_moments_run",
     "pause_ahead_cannot_be_ended",
     "pause_ignored_at_due_time",
     "pause_ignored_by_retries",
