@@ -222,7 +222,10 @@ def show(results: dict[str, Any]) -> None:
         for rate in found["rates"]:
             rates.add_row(store, *rate_cells(rate, limit))
         others.add_row(store, *register_cells(found), *idle_cells(found))
-    console.print(rates, others)
+    if any(found["rates"] for found in results["stores"].values()):
+        console.print(rates)
+    if any("register" in found or "idle" in found for found in results["stores"].values()):
+        console.print(others)
     if "plain APScheduler" in results:
         guarded = {store: found["guard"] for store, found in results["stores"].items()}
         console.print(guard.table(results["plain APScheduler"], guarded))
