@@ -94,7 +94,6 @@ RARE = {
     "queueing_is_no_decision",
     "settling_is_not_counted",
     "unknown_claims_are_kept",
-    "unreadable_jobs_are_forgotten",
     "what_has_run_is_given_back",
 }
 """Mutants that are noticed after more than a hundred seeds, in `make mutants` alone, which runs all."""

@@ -406,13 +406,6 @@ UNREADABLE = (
         "        if self.aside(job.id):\n",
         "        if False:\n",
     ),
-    mutant(
-        "unreadable_jobs_are_forgotten",
-        "what waited for a run is decided when its job can be read again",
-        STATE,
-        "        self._looks.set(job_id, when)\n",
-        "        pass\n",
-    ),
 )
 
 DATA_LOSS = (
