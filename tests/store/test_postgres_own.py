@@ -110,7 +110,7 @@ async def test_the_comparison_takes_both_ways(
     [
         ("claim", "limit 1) is null as plain", "limit 1) is distinct from false as plain"),
         ("claim", "(leads or not j.leader_only)", "true"),
-        ("close", "f.reason = 'coalesced'", "true"),
+        ("close_row", "f.reason = 'coalesced'", "true"),
         ("settle", "other.job_id = w.job_id) = 1", "other.job_id = w.job_id) > 0"),
         ("plan", "and c.cursor = w.cursor", ""),
     ],
