@@ -157,7 +157,7 @@ def test_preview_and_doctor_make_nothing(place: Place, capsys, monkeypatch) -> N
     for words in (["doctor"], ["doctor", "--json"]):
         capsys.readouterr()
         assert outcome(words) == CONFIGURATION
-        out = "".join(capsys.readouterr().out.split("\n"))
+        out = " ".join(capsys.readouterr().out.split())  # however it is wrapped
         assert "namespaces there: billing, default" in out
         assert "--namespace" in out
     assert place.content() == before
