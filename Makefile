@@ -5,8 +5,8 @@ PY := $(VENV)/bin/python
 SEEDS ?= 500
 CONSTRAINTS := constraints-dev.txt
 CORES = $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
-# Half of the tests wait most of the time, and share a core. Those that say how late a fire may be do not.
-WORKERS = $$((2 * $(CORES)))
+# Most tests wait most of the time, and share a core. Those that say how late something may be do not.
+WORKERS = $$((3 * $(CORES)))
 
 # The first interpreter that is new enough and can make a virtual environment.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -33,16 +33,13 @@ demo: $(VENV)/.demo ## A service of three loses its leader in mid-run (SECONDS=6
 test test-all: export PYTEST_DISABLE_PLUGIN_AUTOLOAD := 1
 
 test: export FENCEPOST_COMPARISON_SEEDS := 6
-test: QUICK = -q -m "not slow and not mutants"
 test: $(VENV)/.dev browser ## Run the quick tests on all cores: every rule on every store, under 8 minutes on 2 cores
-	$(PY) -m pytest -n $(CORES) $(QUICK) tests/cluster
-	$(PY) -m pytest -n $(WORKERS) --dist worksteal $(QUICK) --ignore tests/cluster
+	$(PY) -m pytest -n $(CORES) -q -m "timely and not slow"
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal -q -m "not timely and not slow and not mutants"
 
 test-all: export FENCEPOST_COMPARISON_SEEDS := 100
-test-all: REST = -q -m "slow or mutants"
 test-all: $(VENV)/.dev browser ## Run what "make test" leaves out: slow scenes, mutants, more seeds (under 25 minutes)
-	$(PY) -m pytest -n $(CORES) $(REST) tests/cluster
-	$(PY) -m pytest -n $(WORKERS) --dist worksteal $(REST) --ignore tests/cluster
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal -q -m "slow or mutants"
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal -q -m "not slow" -k agrees_with_the_model tests/store
 
 # The widget's tests drive the system's Chromium. Where there is none and we may, Debian's is installed.
@@ -53,16 +50,17 @@ browser:
 		timeout 300 apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
 	echo "No Chromium: the widget's tests are skipped, or fail where CI=true."
 
-check: $(VENV)/.dev ## Lint, check the formatting and the types
+check: $(VENV)/.dev ## Lint, check the formatting, the types and the order of the rooms
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	$(VENV)/bin/lint-imports --no-cache
 
 sim: $(VENV)/.dev ## Simulate faults: SEEDS=500 histories, or SEED=17 for one with its trace
-	$(PY) -m fencepost.testing.sim $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS) --jobs $(CORES))
+	$(PY) -m tests.protocol.sim $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS) --jobs $(CORES))
 
 mutants: $(VENV)/.dev ## Break the protocol on purpose; each break must be noticed (ARGS=--markdown for the docs)
-	$(PY) -m fencepost.testing.mutants --jobs $(CORES) $(ARGS)
+	$(PY) -m tests.protocol.mutants --jobs $(CORES) $(ARGS)
 	$(PY) -m pytest -n $(CORES) -q -m mutants tests/store
 
 compare: $(VENV)/.dev ## Random operations on every store, each reply compared with the model: SEEDS=500
@@ -87,7 +85,7 @@ clean: ## Remove the virtual environment, caches and build output
 $(VENV)/.demo: pyproject.toml $(CONSTRAINTS)
 	@$(call make_venv)
 	@echo "Installing Fencepost and what the demo needs into $(VENV) ..."
-	@$(call pip_install,-e '.[http$(,)web]' scipy)
+	@$(call pip_install,-e '.[http$(,)web]' jinja2 scipy)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml $(CONSTRAINTS)

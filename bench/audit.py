@@ -17,13 +17,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from fencepost.triggers import Trigger, cron, every
+from fencepost.model.triggers import Trigger, cron, every
 from tests.unit.apps.ledgers import START, TOOK, fill
 
 AUDIT = """
 import asyncio, json, resource, sys, time
 from datetime import datetime
-from fencepost.audit import audit
+from fencepost.insight.audit import audit
 from fencepost.store.sqlite import SqliteStore
 
 class Stopped:

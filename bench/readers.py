@@ -1,6 +1,6 @@
-"""What reading costs: a job each second, first alone, then with one stream open, then beside many who look.
+"""What reading costs: jobs that are due each second, first alone, then beside many who look; and one open stream.
 
-10,000 jobs and a million fires are in the store. Both situations are measured in one run; compare them.
+10,000 jobs and a million fires are in the store. All is measured in one run of one service; compare the situations.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,10 +32,17 @@ from tests.cluster.harness import quantile
 from tests.servers.ports import Port
 
 ROOT = Path(__file__).parents[1]
-BATCH = 1_000
+BATCH = 250
 ASKED = 20
-TICKS = os.sysconf("SC_CLK_TCK")
+QUIET_FOR = 3
+"""Samples of the service's CPU in a row that differ by less than `STEADY` of a core."""
+SAMPLE = 2.0
+STEADY = 0.03
+WARM_UP = 90.0
 STORES = ("sqlite", "postgres")
+MARKS = "marks"
+TICKS = 10
+"""Jobs that are due each second, where lateness is measured."""
 
 SQLITE_FIRES = """
 with recursive n (i) as (select 0 union all select i + 1 from n where i < :fires - 1),
@@ -61,6 +69,7 @@ class Situation:
     what: str
     p50_ms: float
     p99_ms: float
+    """From the due time to the first line of the body."""
     fires: int
     not_run: int
     """Skipped or missed."""
@@ -72,10 +81,13 @@ class Situation:
 class Readers:
     jobs: int
     fires: int
+    realtime: bool
+    """Whether the service, and the server of the store, had real-time priority."""
     jobs_page_ms: float
     status_ms: float
+    stream_cores: float
+    """What one open stream takes, beside one job that is due each second."""
     alone: Situation
-    streaming: Situation
     watched: Situation
     answers: int
     bad_answers: int
@@ -84,30 +96,124 @@ class Readers:
     def p99_grows_by_ms(self) -> float:
         return self.watched.p99_ms - self.alone.p99_ms
 
-    @property
-    def stream_cores(self) -> float:
-        return self.streaming.cores - self.alone.cores
-
 
 def measure(place: Place, jobs: int, fires: int, seconds: float, told: Callable[[str], None]) -> Readers:
     begun = time.monotonic()
     asyncio.run(_fill(place.url, jobs, fires))
     told(f"{jobs} jobs and {fires} fires stored after {time.monotonic() - begun:.0f} s")
-    with _service(place.url) as (port, process):
-        for seconds_to_plan in (10, 20):  # planning changes every job once, and what has changed is read anew
-            time.sleep(seconds_to_plan)
-            _asked(port, "/api/v1/status")
-        alone = _situation(place.url, "nobody looks", process, seconds)
+    if place.server is not None:
+        _given_priority(place.server.pid)
+    with _service(place, ticks=1) as service:
+        realtime = _given_priority(service.process.pid)
+        told(f"quiet after {service.warmed_up():.0f} s")
+        unwatched = service.usual_cores(seconds)
+        with service.readers(seconds, clients=0, streams=1):
+            streaming = service.usual_cores(seconds)
+        told(f"one job a second took {unwatched:.1%} of a core, with one stream {streaming:.1%}")
+    with _service(place, TICKS) as service:
+        _given_priority(service.process.pid)
+        told(f"quiet after {service.warmed_up():.0f} s")
+        first = [service.first_byte(path) for path in ("/api/v1/jobs?limit=50", "/api/v1/status")]
+        alone = service.situation("nobody looks", seconds)
         told(_shown(alone))
-        with _load(port, seconds + 3, 0, 1):
-            streaming = _situation(place.url, "one stream", process, seconds)
-        told(_shown(streaming))
-        first = [_first_byte(port, path) for path in ("/api/v1/jobs?limit=50", "/api/v1/status")]
-        with _load(port, seconds + 3) as load:
-            watched = _situation(place.url, "many look", process, seconds)
+        with service.readers(seconds) as load:
+            watched = service.situation("many look", seconds)
         told(_shown(watched))
         counted = json.loads(load.communicate(timeout=60)[0])
-    return Readers(jobs, fires, *first, alone, streaming, watched, counted["answers"], counted["bad"])
+    stream = streaming - unwatched
+    return Readers(jobs, fires, realtime, *first, stream, alone, watched, counted["answers"], counted["bad"])
+
+
+class Service:
+    def __init__(self, place: Place, port: int, process: subprocess.Popen[bytes]) -> None:
+        self._place = place
+        self._port = port
+        self.process = process
+
+    def _until_ready(self) -> None:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            try:
+                if self._asked("/readyz")[0] == 200:
+                    return
+            except OSError:
+                pass
+            time.sleep(0.2)
+        raise TimeoutError("the service is not ready")
+
+    def warmed_up(self) -> float:
+        """Until every job is planned and has been read since; returns how many seconds it took."""
+        begun = time.monotonic()
+        self._until_ready()
+        self._until_quiet(begun + WARM_UP)
+        planned = datetime.now(UTC)
+        while datetime.fromisoformat(self._status()["as_of"]) < planned:
+            time.sleep(1)
+        self._until_quiet(begun + WARM_UP)
+        return time.monotonic() - begun
+
+    def _until_quiet(self, deadline: float) -> None:
+        samples: list[float] = []
+        while len(samples) < QUIET_FOR or max(samples[-QUIET_FOR:]) - min(samples[-QUIET_FOR:]) > STEADY:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the service is not quiet after {WARM_UP:.0f} s: {samples}")
+            samples.append(self.cores_during(SAMPLE))
+
+    def cores_during(self, seconds: float) -> float:
+        used = _cpu(self.process.pid)
+        time.sleep(seconds)
+        return (_cpu(self.process.pid) - used) / seconds
+
+    def usual_cores(self, seconds: float) -> float:
+        """The median of short samples: all jobs are read now and then, in one of them or in two, whoever looks."""
+        return median(self.cores_during(SAMPLE) for _ in range(round(seconds / SAMPLE)))
+
+    def situation(self, what: str, seconds: float) -> Situation:
+        since = datetime.now(UTC)
+        cores = self.cores_during(seconds)
+        until = datetime.now(UTC)
+        time.sleep(1)
+        marks = [line.split() for line in (self._place.folder / MARKS).read_text().splitlines()]
+        late = [float(late) for due, late in marks if since.timestamp() <= float(due) < until.timestamp()]
+        unrun = asyncio.run(_not_run(self._place.url, since, until))
+        return Situation(
+            what, quantile(late, 0.5) * 1000, quantile(late, 0.99) * 1000, len(late), unrun, cores
+        )
+
+    @contextmanager
+    def readers(
+        self, seconds: float, clients: int = 5, streams: int = 50
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        how = map(str, (self._port, seconds + 4, clients, streams))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bench.reader_load", *how], cwd=ROOT, stdout=subprocess.PIPE
+        )
+        try:
+            time.sleep(2)
+            yield process
+            process.wait(60)
+        finally:
+            process.kill()
+
+    def first_byte(self, path: str) -> float:
+        return median(self._asked(path)[1] for _ in range(ASKED)) * 1000
+
+    def _status(self) -> dict[str, str]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/api/v1/status", timeout=60) as answer:
+            status: dict[str, str] = json.load(answer)
+        return status
+
+    def _asked(self, path: str) -> tuple[int, float]:
+        """The status, and seconds to the first byte."""
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", self._port), timeout=30) as connection:
+            begun = time.monotonic()
+            connection.sendall(head.encode())
+            first = connection.recv(16)
+            took = time.monotonic() - begun
+            while connection.recv(1 << 20):
+                pass
+        return int(first[9:12]), took
 
 
 async def _fill(url: str, jobs: int, fires: int) -> None:
@@ -129,95 +235,54 @@ async def _fill(url: str, jobs: int, fires: int) -> None:
 
 
 @contextmanager
-def _service(url: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+def _service(place: Place, ticks: int) -> Iterator[Service]:
     port = Port()
-    command = [
-        sys.executable,
-        "-m",
-        "fencepost",
-        "serve",
-        "bench.reader_app:scheduler",
-        "--port",
-        str(port.number),
-    ]
-    environment = {**os.environ, "FENCEPOST_STORE": url, "FENCEPOST_LOG_LEVEL": "warning"}
-    process = subprocess.Popen(command, cwd=ROOT, env=environment)
+    command = [sys.executable, "-m", "fencepost", "serve", "bench.reader_app:scheduler"]
+    environment = {
+        **os.environ,
+        "FENCEPOST_STORE": place.url,
+        "FENCEPOST_LOG_LEVEL": "warning",
+        "READERS_TICKS": str(ticks),
+        "READERS_MARKS": str(place.folder / MARKS),
+    }
+    process = subprocess.Popen([*command, "--port", str(port.number)], cwd=ROOT, env=environment)
     try:
-        _until_ready(port.number)
-        yield port.number, process
+        yield Service(place, port.number, process)
     finally:
         process.terminate()
         process.wait(30)
         port.release()
 
 
-def _until_ready(port: int) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        try:
-            if _asked(port, "/readyz")[0] == 200:
-                return
-        except OSError:
-            pass
-        time.sleep(0.2)
-    raise TimeoutError("the service is not ready")
-
-
-@contextmanager
-def _load(port: int, seconds: float, *how: int) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "bench.reader_load", str(port), str(seconds), *map(str, how)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+def _given_priority(pid: int) -> bool:
+    """Before it has threads or children, which inherit it. On a machine that others use the scheduler's choice of who
+    runs next would be measured else."""
     try:
-        time.sleep(2)
-        yield process
-        process.wait(60)
-    finally:
-        process.kill()
+        os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
+    except (AttributeError, OSError):  # no such thing here, or not for us
+        return False
+    return True
 
 
-def _first_byte(port: int, path: str) -> float:
-    return median(_asked(port, path)[1] for _ in range(ASKED)) * 1000
-
-
-def _asked(port: int, path: str) -> tuple[int, float]:
-    """The status, and seconds to the first byte."""
-    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
-        begun = time.monotonic()
-        connection.sendall(head.encode())
-        first = connection.recv(16)
-        took = time.monotonic() - begun
-        while connection.recv(1 << 20):
-            pass
-    return int(first[9:12]), took
-
-
-def _situation(url: str, what: str, process: subprocess.Popen[bytes], seconds: float) -> Situation:
-    since, used = datetime.now(UTC), _cpu(process.pid)
-    time.sleep(seconds)
-    cores = (_cpu(process.pid) - used) / seconds
-    until = datetime.now(UTC)
-    time.sleep(1)
-    query = FireQuery(job_id="tick", since=since, until=until, limit=10_000)
-    fires = [fire for fire in asyncio.run(_found(url, query)) if fire.due_at >= since]
-    late = [(fire.started_at - fire.due_at).total_seconds() for fire in fires if fire.started_at is not None]
-    unrun = sum(fire.count for fire in fires if fire.state in (State.SKIPPED, State.MISSED))
-    return Situation(what, quantile(late, 0.5) * 1000, quantile(late, 0.99) * 1000, len(late), unrun, cores)
-
-
-async def _found(url: str, query: FireQuery):  # type: ignore[no-untyped-def]
+async def _not_run(url: str, since: datetime, until: datetime) -> int:
     store: Store = store_from_url(url)
     await store.open()
     try:
-        return await store.find_fires(query)
+        number = 0
+        for tick in range(TICKS):
+            query = FireQuery(
+                job_id=f"tick{tick}", states=(State.SKIPPED, State.MISSED), since=since, until=until
+            )
+            number += sum(fire.count for fire in await store.find_fires(query) if fire.due_at >= since)
+        return number
     finally:
         await store.close()
 
 
 def _cpu(pid: int) -> float:
-    """Seconds that it has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """Seconds that its threads have used."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
 def _shown(found: Situation) -> str:
@@ -228,9 +293,11 @@ def _shown(found: Situation) -> str:
 
 
 def summary(found: Readers) -> str:
+    priority = "real-time" if found.realtime else "normal"
     return (
-        f"{found.jobs} jobs, {found.fires} fires: first byte of a page of 50 jobs after {found.jobs_page_ms:.0f} ms, "
-        f"of the status after {found.status_ms:.0f} ms; one stream takes {found.stream_cores:.1%} of a core; with many "
-        f"readers ({found.answers} answers, {found.bad_answers} of them not 200) lateness p99 grows by "
-        f"{found.p99_grows_by_ms:.1f} ms, and {found.watched.not_run} fires are not run"
+        f"{found.jobs} jobs, {found.fires} fires, {priority} priority: first byte of a page of 50 jobs after "
+        f"{found.jobs_page_ms:.1f} ms, of the status after {found.status_ms:.1f} ms; one stream takes "
+        f"{found.stream_cores:.1%} of a core; with many readers ({found.answers} answers, {found.bad_answers} of them "
+        f"not 200) lateness p99 of {found.watched.fires} fires grows by {found.p99_grows_by_ms:.1f} ms, from "
+        f"{found.alone.p99_ms:.1f}, and {found.watched.not_run} fires are not run"
     )

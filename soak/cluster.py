@@ -10,7 +10,7 @@ from typing import Any
 
 from soak.places import Place
 
-from fencepost.audit import audit
+from fencepost.insight.audit import audit
 from tests.cluster.harness import Cluster, Process, Verdict
 
 TTL = 2.0

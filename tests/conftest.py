@@ -1,12 +1,13 @@
 import gc
 import os
 import signal
+import tempfile
 from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest.register_assert_rewrite("fencepost.testing.conformance", "fencepost.testing.comparison")
+pytest.register_assert_rewrite("fencepost.testing.conformance", "tests.protocol.comparison")
 
 pytest_plugins = ["tests.servers.fixtures"]
 
@@ -14,9 +15,29 @@ pytest_plugins = ["tests.servers.fixtures"]
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
 
-# What a shell runs in the background ignores SIGINT, and so would everything it starts: `make test &` works as well.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# What a shell runs in the background ignores SIGINT, what nohup runs ignores SIGHUP, and so would everything they
+# start: `make test &` and `nohup make test` work as well.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
+
+
+MEMORY = "/dev/shm"
+ROOM = 4 * 2**30
+"""Bytes that must be free there: several times what the tests write."""
+
+
+def keeps_files(folder: str) -> bool:
+    """Whether all the files of the tests, and the programs among them, find room there."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return False
+    disk = os.statvfs(folder)
+    return not disk.f_flag & os.ST_NOEXEC and disk.f_bavail * disk.f_frsize >= ROOM
+
+
+# Embedded stores wait for the disk at every step. The tests kill processes, not the machine: memory will do.
+if "TMPDIR" not in os.environ and keeps_files(MEMORY):
+    os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
 
 
 def pytest_collection_finish() -> None:

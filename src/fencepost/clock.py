@@ -48,6 +48,11 @@ def _boottime() -> float:
 _steady = _boottime if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 
 
+def thread_seconds() -> float:
+    """CPU time of the calling thread: what work costs, however busy the machine is with other things."""
+    return time.thread_time()
+
+
 def moment_of(clock: Clock) -> Moment:
     return Moment(clock.wall(), clock.steady())
 

@@ -123,5 +123,24 @@ class RaisedElsewhere(FencepostError):
         self.message = message or told.strip().rpartition("\n")[2]
 
 
+class CommandFailed(FencepostError):
+    """A command could not be started, or its exit code is not 0. The message holds the end of its output."""
+
+    def __init__(self, text: str, code: int | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        """Its exit code; None: it could not be started."""
+
+    @property
+    def line(self) -> str:
+        """`exit code 3: the last line of its output`."""
+        lines = [line.strip() for line in str(self).splitlines() if line.strip()]
+        return lines[0] if len(lines) < 2 else f"{lines[0]}: {lines[-1]}"
+
+
+class BodyDied(FencepostError):
+    """The process of a function ended without a word: killed, or out of memory."""
+
+
 class Fork(FencepostError):
     """A scheduler or memory store crossed `os.fork()`; it must be started in the child instead."""

@@ -25,7 +25,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from fencepost import ConfigurationError
 from fencepost.apscheduler import guard
-from fencepost.audit import audit
+from fencepost.insight.audit import audit
 from fencepost.model import State
 from fencepost.store.base import Beat, Campaign, FireQuery, Watched
 from fencepost.store.sqlite import SqliteStore

@@ -14,6 +14,8 @@ import re
 import signal
 import socket
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
@@ -238,7 +240,7 @@ def _children_of_ours() -> list[str]:
         with suppress(OSError):  # a thread, or a child, has ended meanwhile
             children = (task / "children").read_text().split()
             found += [Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ") for child in children]
-    return [command for command in found if "fencepost.bodies.child" in command]
+    return [command for command in found if "fencepost.runs.bodies.child" in command]
 
 
 def test_b2_memory_is_refused_with_the_reason() -> None:
@@ -654,8 +656,8 @@ def _shown(moment: str) -> str:
 
 
 def test_b9_the_same_document_from_flask(running: Running) -> None:
-    """A Flask application with SQLAlchemy has the route, the label's script and its data; without the store 503, and
-    its pages all the same."""
+    """A Flask application with SQLAlchemy has the route, the label's script and its data, and renders label and next
+    run with the page; without the store 503, and its pages all the same."""
     client = create_app(running.system.settings()).test_client()
     answer = client.get(STATUS)
     assert answer.status_code == 200
@@ -665,7 +667,9 @@ def test_b9_the_same_document_from_flask(running: Running) -> None:
     script = client.get("/widget.js")
     assert (script.status_code, script.mimetype) == (200, "text/javascript")
     stops = len(running.system.tables()["stops"])
-    assert f"{stops} stops in the register" in client.get("/").text
+    page = eventually(lambda: "Next run: " in (text := client.get("/").text) and text)
+    assert f"{stops} stops in the register" in page
+    assert 'live="off"' in page
     away = running.system.settings(STATE_BACKEND="redis", STATE_REDIS_URL="redis://127.0.0.1:1/0")
     client = create_app(away).test_client()
     assert client.get(STATUS).status_code == 503
@@ -751,6 +755,34 @@ def test_b11_what_is_wrong_is_refused_by_name(variable: str, value: str, told: s
     assert "s3cret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("variable", ["STATE_DIR", "STOP_SYNC_DATA_DIR", "STOP_SYNC_DATABASE_URL"])
+def test_b11_a_folder_that_cannot_be_made_is_refused_by_name(variable: str, tmp_path: Path) -> None:
+    """Exit 78 and one line, as for every wrong value."""
+    there = tmp_path / "file"
+    there.touch()
+    value = f"sqlite:///{there}/folder/stops.db" if variable.endswith("URL") else f"{there}/folder"
+    refused = run_service(tmp_path, **{variable: value})
+    assert refused.returncode == ConfigurationError.exit_code
+    assert refused.stderr.splitlines() == [
+        f"stop_sync: {variable}: the folder {there}/folder"
+        f"{'/artefacts' if 'DATA_DIR' in variable else ''} cannot be made (Not a directory); "
+        "give one that may be written to"
+    ]
+
+
+def run_service(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """To its end, for those that do not start."""
+    return subprocess.run(
+        [sys.executable, "-m", "stop_sync.service"],
+        cwd=folder,
+        env={"PATH": os.defpath, "PYTHONPATH": f"{EXAMPLE}:{EXAMPLE.parents[1] / 'src'}", **variables},
+        capture_output=True,
+        text=True,
+        timeout=STARTING,
+        check=False,
+    )
+
+
 # --- B12 --------------------------------------------------------------------------------------------------------
 
 
@@ -789,6 +821,16 @@ def test_b12_exit_codes_tell_the_outcome(system: System, tmp_path: Path, importe
         done = failed()
         assert done.code == 1, done.err
         assert "run --mode full first" in done.err
+
+
+def test_b12_nothing_waits_for_libraries_that_only_the_matching_needs() -> None:
+    """They take longer to import than all the rest: a start, and an answer without the store, should not."""
+    modules = "stop_sync.web, stop_sync.service, stop_sync.job_runner, stop_sync.health"
+    found = f"import sys, {modules}; print([each for each in ('numpy', 'scipy') if each in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", found], cwd=EXAMPLE, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("words", [("--here",), ("--mode", "match-import"), ("--service",)])

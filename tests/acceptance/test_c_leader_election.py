@@ -25,7 +25,7 @@ from redis import Redis
 
 from fencepost import ConfigurationError, Scheduler, Settings, StoreUnavailable, every
 from fencepost.cli import outcome
-from fencepost.replica import Identity
+from fencepost.replica.replica import Identity
 from fencepost.store.redis import RedisStore
 from fencepost.testing.conformance import HandClock, Harness
 from poller.devices import Poll
@@ -419,7 +419,7 @@ def test_c9_wrong_clocks_split_nothing(valkey_url: str, tmp_path: Path) -> None:
         eventually(lambda: time.monotonic() > jumped + 3)  # more than the TTL
         assert [pod.leads for pod in pollers.pods] == [pod is leader for pod in pollers.pods]
         assert leader.status()["leader"]["term"] == term
-        assert len(leader.status()["replicas"]) == 2
+        eventually(lambda: len(leader.status()["replicas"]) == 2)
         assert not any("replica.expired" in pod.told() for pod in pollers.pods)
         polls = pollers.polls_after(jumped)
         assert len(polls) >= 6

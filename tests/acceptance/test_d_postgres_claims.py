@@ -17,11 +17,11 @@ import psycopg
 import pytest
 
 from fencepost.model import State
+from fencepost.model.triggers import every
 from fencepost.store.base import Settle
 from fencepost.store.postgres import PostgresStore
 from fencepost.store.postgres.names import SPACE as OUR_SPACE
 from fencepost.testing.conformance import HandClock, Harness
-from fencepost.triggers import every
 from rolling_deploy.actions import SPACE, Claim, claim, run_if_due
 from rolling_deploy.database import Connection, create_tables
 from tests.acceptance.rolling import Books, all_ready, application
@@ -237,7 +237,7 @@ async def blocked(by: Connection) -> bool:
     return bool(await one(by, query))
 
 
-async def eventually_async(condition: Any, seconds: float = 5) -> None:
+async def eventually_async(condition: Any, seconds: float = 20) -> None:
     async with asyncio.timeout(seconds):
         while not await condition():
             await asyncio.sleep(0.01)

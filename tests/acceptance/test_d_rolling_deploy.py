@@ -22,7 +22,7 @@ import httpx2
 import pytest
 
 from fencepost import Scheduler
-from fencepost.audit import audit
+from fencepost.insight.audit import audit
 from fencepost.model import State
 from fencepost.settings import Settings
 from rolling_deploy.account import reckon
@@ -92,8 +92,8 @@ class Departure:
 
 
 DELAY = 1.0
-DRAIN = 4.0
-REQUEST = 2.0
+DRAIN = 6.0
+REQUEST = 3.0
 """Seconds: longer than the listeners stay open."""
 MEANWHILE = 3
 
@@ -109,8 +109,8 @@ def departure(
         postgres_servers(16).database() as url,
         Books(url) as books,
         ThreadPoolExecutor(4) as pool,
-        application(url, folder / "a", more={"EXPORT_STEPS": "18"}, **options) as one,
-        application(url, folder / "b", more={"EXPORT_STEPS": "18"}, **options) as other,
+        application(url, folder / "a", more={"EXPORT_STEPS": "28"}, **options) as one,
+        application(url, folder / "b", more={"EXPORT_STEPS": "28"}, **options) as other,
     ):
         all_ready(one, other)
         leader = one if eventually(books.leader) == one.popen.pid else other
@@ -119,7 +119,6 @@ def departure(
 
 def depart(leader: ServerProcess, books: Books, pool: ThreadPoolExecutor) -> Departure:
     eventually(lambda: len(books.ticks()) >= 2)
-    export = books.start_export()
     seen = Departure(leader.popen.pid, {pid for pids in books.ticks().values() for pid in pids})
     begun = time.monotonic()
 
@@ -136,9 +135,10 @@ def depart(leader: ServerProcess, books: Books, pool: ThreadPoolExecutor) -> Dep
             seen.run = own.ended(export).state
         seen.run_ended = since()
 
-    watching = [pool.submit(ask), pool.submit(watch_run)]
     with client_of(leader.url) as client:
         assert client.get("/health/ready").status_code == 200
+        export = books.start_export()
+        watching = [pool.submit(ask), pool.submit(watch_run)]
         begun = time.monotonic()
         leader.terminate()
         while seen.readiness is None or seen.readiness.status_code != 503:
@@ -335,8 +335,12 @@ def test_d9_the_command_ends_in_order_and_says_what_it_counted(postgres_url: str
 
 
 @pytest.mark.slow
-async def test_d9_a_rolling_deploy_under_load_loses_nothing(postgres_url: str, tmp_path: Path) -> None:
-    """D9: what `python -m rolling_deploy` shows: all instances replaced, no request failed, no fire lost or doubled."""
+async def test_d9_a_rolling_deploy_under_load_loses_nothing(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D9: what `python -m rolling_deploy` shows: all instances replaced, no request failed, no fire lost or doubled. An
+    export takes as long as two of its intervals and more, as on a busy machine: the next ones wait."""
+    monkeypatch.setenv("EXPORT_EVERY", "1")
     result = await Deploy(postgres_url, tmp_path, instances=2, clients=4).run()
     for log in tmp_path.glob("*.log"):
         assert "Task was destroyed" not in log.read_text(), log.read_text()

@@ -27,7 +27,7 @@ from fencepost import Scheduler, StoreUnavailable
 from fencepost.model import FireRecord, JobEvent, State
 from fencepost.store.base import FireQuery, Roster, Store
 from fencepost.store.urls import store_from_url
-from fencepost.testing.calendar import due_between
+from tests.protocol.calendar import due_between
 
 T = TypeVar("T")
 
@@ -292,7 +292,10 @@ class Cluster:
     # --- asking -----------------------------------------------------------------------------------------
 
     def trigger(self, job_id: str) -> str:
-        """From this process, which takes no part; the key of the fire."""
+        """From this process, which takes no part; the key of the fire. A replica declares its jobs after it joined."""
+        self.wait_for(
+            lambda: self.reader.ask(lambda store: store.jobs([job_id])), 15, f"{job_id} is declared"
+        )
         if self._scheduler is None:
             self._scheduler = Scheduler(store=self.reader.url)
         return self._scheduler.sync.trigger(job_id).key
@@ -315,7 +318,7 @@ class Cluster:
             jobs = self.reader.ask(lambda store: store.jobs())
             return not any(job.behind_at(until) for job in jobs)
 
-        self.wait_for(all_planned, 5, f"all jobs are planned for {seconds} s")
+        self.wait_for(all_planned, 20, f"all jobs are planned for {seconds} s")
 
     def sleep_until(self, wall: float) -> None:
         time.sleep(max(0.0, wall - time.time()))

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from fencepost.audit import audit
+from fencepost.insight.audit import audit
 from fencepost.store.urls import store_from_url
 from tests.cluster.harness import Cluster
 

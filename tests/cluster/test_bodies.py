@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fencepost import Retry, Scheduler
-from fencepost.triggers import every
+from fencepost.model.triggers import every
 from tests.cluster.apps import bodies
 from tests.unit.apps.waiting import eventually
 
@@ -106,7 +106,7 @@ async def test_a_cancelled_function_may_clean_up(scheduler, tmp_path):
     handle = await scheduler.trigger("sleep_for_ever", args={"path": str(path)})
     await eventually(lambda: path.exists() and path.read_text())
     await scheduler.cancel(handle.key)
-    await handle.wait(timeout=5)
+    await handle.wait(timeout=30)
     fire = await scheduler.ask(scheduler.do_find(handle.key))
     assert (fire.state, fire.reason) == ("cancelled", "on request")
     assert (tmp_path / "pid.cleaned").exists()
@@ -155,7 +155,7 @@ async def test_a_cancelled_command_ends_with_everything_it_started(scheduler, tm
     inner = tmp_path / "inner"
     await eventually(lambda: inner.exists() and inner.read_text())
     await scheduler.cancel(handle.key)
-    await handle.wait(timeout=5)
+    await handle.wait(timeout=30)
     assert (await scheduler.ask(scheduler.do_find(handle.key))).state == "cancelled"
     await eventually(lambda: gone(int(inner.read_text())))
 
@@ -175,6 +175,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.timely
 async def test_what_a_killed_replica_had_started_dies_with_it_and_is_lost_at_once(tmp_path):
     url = f"sqlite:///{tmp_path}/shared.db"
     (tmp_path / "app.py").write_text(APP)
@@ -184,9 +185,9 @@ async def test_what_a_killed_replica_had_started_dies_with_it_and_is_lost_at_onc
     other = None
     outside = Scheduler(store=url)
     try:
-        await eventually(lambda: (tmp_path / "shared.db").exists(), 5)
+        await eventually(lambda: (tmp_path / "shared.db").exists(), 20)
         keys = []
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 20
         while not keys:
             try:
                 keys.append((await outside.trigger("command")).key)
@@ -195,7 +196,7 @@ async def test_what_a_killed_replica_had_started_dies_with_it_and_is_lost_at_onc
                 await asyncio.sleep(0.02)
         keys.append((await outside.trigger("function", args={"path": str(tmp_path / "function")})).key)
         pids = [tmp_path / "command", tmp_path / "function"]
-        await eventually(lambda: all(path.exists() and path.read_text().strip() for path in pids), 5)
+        await eventually(lambda: all(path.exists() and path.read_text().strip() for path in pids), 20)
         other = subprocess.Popen(start, env={**os.environ, "PYTHONPATH": str(root)})
         replicas = outside.store
         while len((await replicas.roster()).replicas) < 2:

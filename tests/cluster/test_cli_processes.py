@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from fencepost.cli import outcome
-from fencepost.triggers import from_iso
+from fencepost.model.triggers import from_iso
 
 pytestmark = pytest.mark.cluster
 

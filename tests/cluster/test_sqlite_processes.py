@@ -22,7 +22,7 @@ FORKING = Path(__file__).parent / "apps" / "forking.py"
 SHORT = {"leader_ttl": 1.5, "run_ttl": 1.5, "heartbeat": 0.5}
 LONG = {"leader_ttl": 60, "run_ttl": 60, "heartbeat": 20}
 LATE = 0.75
-"""Seconds a start may be late on a machine that runs all the other tests meanwhile."""
+"""Seconds a start may be late on a machine that runs another test on its other core."""
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def cluster_of(tmp_path):
         cluster.close()
 
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timely]
 
 
 # --- one fire, one run --------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fencepost.events import OTHER_EVENTS, RUN_EVENTS
+from fencepost.runs.events import OTHER_EVENTS, RUN_EVENTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "dynamic-jobs.md"
 

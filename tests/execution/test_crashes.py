@@ -57,7 +57,7 @@ def test_what_is_due_after_a_crash_is_not_skipped_for_a_run_that_is_dead(
     settings: dict[str, Any] = {"leader_ttl": 30, "run_ttl": 30, "heartbeat": 10}
     with Cluster(url, tmp_path, jobs=1, period=2, body=60, anchor=time.time(), **settings) as cluster:
         [first] = cluster.start(1)
-        cluster.wait_for(cluster.marks, 8, "it runs")
+        cluster.wait_for(cluster.marks, 20, "it runs")
         cluster.kill(first)
         killed = time.time()
         [begun] = [mark.key for mark in cluster.marks()]

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from fencepost import Fire, Retry, Scheduler, every
-from fencepost.masking import mask_for, secrets_in
 from fencepost.model import FireRecord
-from fencepost.output import LIMIT, LONGEST_LINE, Lines, Output
-from fencepost.settler import merged
+from fencepost.replica.settler import merged
+from fencepost.runs.masking import mask_for, secrets_in
+from fencepost.runs.output import LIMIT, LONGEST_LINE, Lines, Output
 from fencepost.store.base import Report
 from tests.execution.apps import talk
 from tests.unit.apps.waiting import eventually
@@ -139,10 +139,10 @@ def test_ordinary_words_stay():
 
 def test_masking_takes_its_time_but_not_more():
     """No pattern looks at the same text again and again."""
-    begun = time.monotonic()
+    begun = time.thread_time()
     for text in ("a" * 20_000, "password" * 2_500, "://" * 6_000, "token = " * 2_000, "x:" * 10_000):
         mask_for({})(text)
-    assert time.monotonic() - begun < 2.0
+    assert time.thread_time() - begun < 2.0
 
 
 # --- in real runs ---------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ async def test_output_and_progress_are_reported_while_it_runs(scheduler):
         assert record.output.endswith("begun")
         assert record.progress["done"] == 1
         await scheduler.cancel(handle.key)
-        await handle.wait(timeout=5)
+        await handle.wait(timeout=30)
 
 
 async def _soon():
@@ -319,7 +319,7 @@ async def test_the_log_of_a_killed_run_is_there(tmp_path):
     )
     outside = Scheduler(store=url)
     try:
-        await eventually((tmp_path / "app.db").exists, 8)
+        await eventually((tmp_path / "app.db").exists, 20)
         handle = await _triggered(outside, "doomed")
         for _ in range(500):
             if (await handle.record()).output:

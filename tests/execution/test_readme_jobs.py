@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.jobfile import scheduler_from
+from fencepost.scheduler.jobfile import scheduler_from
 
 pytestmark = pytest.mark.cluster
 

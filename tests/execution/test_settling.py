@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from functools import partial
 
 import pytest
@@ -12,9 +14,10 @@ import pytest
 from fencepost import Retry, every
 from fencepost.errors import NotStorable
 from fencepost.model import Job, Overlap, Reason, State, manual_key
-from fencepost.settler import MOST_FAILURES
+from fencepost.replica.settler import MOST_FAILURES
 from fencepost.store.base import NewFire, Settle
 from fencepost.store.memory import MemoryStore
+from fencepost.store.unreadable import RowUnreadable
 from fencepost.testing.virtual import WorldClock
 from tests.execution.places import PLACES, store_of, url_of
 from tests.execution.worlds import Replicas
@@ -77,6 +80,42 @@ def test_an_outcome_that_cannot_be_written_fails_its_run_and_no_other(replicas, 
     member.stop()
 
 
+def test_what_a_run_keeps_fails_with_it_where_its_job_cannot_be_read(tmp_path, caplog):
+    """Neither is dropped in silence: what it keeps with its outcome, and what it asks for of the runs before."""
+    path = tmp_path / "fencepost.db"
+    replicas = Replicas(partial(store_of, "sqlite", "", tmp_path))
+    refused = []
+
+    def declare(scheduler):
+        @scheduler.job(every(seconds=1), id="good")
+        async def good(fire):
+            pass
+
+        @scheduler.job(every(seconds=1), id="bad")
+        async def bad(fire):
+            fire.keep({"etag": "a"})
+            with closing(sqlite3.connect(path, isolation_level=None)) as db:
+                db.execute("update fencepost_jobs set definition = '{' where id = 'bad'")
+            try:
+                await fire.kept()
+            except RowUnreadable as error:
+                refused.append(str(error))
+
+    member = replicas.start(declare)
+    replicas.advance(5)
+    [fire] = [fire for fire in replicas.fires("bad") if fire.attempt]
+    assert (fire.state, fire.reason) == (State.FAILED, Reason.NOT_RECORDED)
+    assert "the run succeeded, but the store cannot keep its outcome" in fire.error
+    assert f"what {fire.key} keeps for later runs cannot be stored" in fire.error
+    assert "jobs rm bad" in fire.error
+    assert f"what {fire.key} keeps" in caplog.text
+    assert len(refused) == 1
+    assert len([fire for fire in replicas.fires("good") if fire.state is State.SUCCEEDED]) >= 4
+    assert not member.told("loop.degraded")
+    member.stop()
+    replicas.close()
+
+
 class Refusing(MemoryStore):
     """Cannot write any update of some fires, or only some updates of them."""
 
@@ -117,18 +156,18 @@ def test_what_can_be_written_in_no_form_waits_aside_and_makes_the_replica_unread
     cluster.run(3)
     store.bad = lambda update: update.key.startswith("stuck")
     cluster.ask("add_fire", NewFire(manual_key("stuck", "one"), "stuck"))
-    cluster.run(60)
-    assert 5 <= store.refused <= 40, "it is not tried in a hot loop"
+    cluster.run(70)
+    assert 5 <= store.refused <= 50, "it is not tried in a hot loop"
     assert [fire.state for fire in cluster.fires("job")][:-1] == [State.SUCCEEDED] * (
         len(cluster.fires("job")) - 1
     )
-    assert len(cluster.fires("job")) >= 60
+    assert len(cluster.fires("job")) >= 70
     assert member.replica.degraded_loops == {"settler": "ValueError"}
     assert len(member.told("loop.degraded")) == 1
     assert caplog.text.count("Traceback") == 1
     assert "stuck!one cannot be settled" in caplog.text
     store.bad = lambda update: False
-    cluster.run(61)
+    cluster.run(7)  # a TTL and a bit
     assert member.replica.degraded_loops == {}
     assert len(member.told("loop.recovered")) == 1
     [fire] = cluster.fires("stuck")

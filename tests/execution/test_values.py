@@ -12,9 +12,9 @@ import pytest
 
 from fencepost import Scheduler, every
 from fencepost.cli import outcome
+from fencepost.insight.views.shapes import definition_shape, event_shape, pause_shape, whole_fire_shape
 from fencepost.store.base import FireQuery, NewFire
 from fencepost.store.urls import store_from_url
-from fencepost.views.shapes import definition_shape, event_shape, pause_shape, whole_fire_shape
 from tests.execution.places import PLACES, url_of
 from tests.web.sample import sample
 from tests.web.serving import eventually, service

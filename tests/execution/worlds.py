@@ -14,9 +14,9 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from fencepost import Event, Scheduler
-from fencepost.host import InlineHost
 from fencepost.model import FireRecord
-from fencepost.replica import Identity, Replica
+from fencepost.replica.replica import Identity, Replica
+from fencepost.runs.host import InlineHost
 from fencepost.store.base import FireQuery, Store
 from fencepost.store.waiting import Waiters
 from fencepost.testing.virtual import WorldClock
@@ -159,7 +159,10 @@ def unhurried(real: Store, aside: Aside) -> Store:
 
     methods: dict[str, Any] = {name: method(name) for name in sorted(Store.__abstractmethods__)}
     methods |= {"open": nothing, "close": nothing, "wait": wait}
-    methods |= {name: getattr(real, name) for name in ("shared", "remembers_empty_claims", "may_lose_writes")}
+    methods |= {
+        name: getattr(real, name)
+        for name in ("shared", "remembers_empty_claims", "may_lose_writes", "unreadable")
+    }
     made: Store = type("Unhurried", (Store,), methods)()
     return made
 

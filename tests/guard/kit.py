@@ -53,7 +53,7 @@ class Ledger(Reader):
         }
 
 
-def eventually(condition: Callable[[], T], seconds: float = 6.0, what: str = "") -> T:
+def eventually(condition: Callable[[], T], seconds: float = 20.0, what: str = "") -> T:
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not within {seconds} s {what}"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from fencepost.audit import Report, audit
+from fencepost.insight.audit import Report, audit
 from fencepost.model import FireRecord, State
 from fencepost.store.base import FireQuery
 from fencepost.store.urls import store_from_url
@@ -128,7 +128,7 @@ class Application:
 
     def all_here(self, processes: int, without: int = 0) -> None:
         self.wait_for(
-            lambda: len(self.pids() - {without}) >= processes, 40, f"{processes} processes take part"
+            lambda: len(self.pids() - {without}) >= processes, 120, f"{processes} processes take part"
         )
 
     def kill_one(self) -> Fault:

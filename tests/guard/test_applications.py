@@ -69,5 +69,5 @@ def test_without_it_every_process_runs_them_all(way: str, tmp_path: Path) -> Non
             runs = Counter((note.job, note.pid) for note in application.notes())
             return len(runs) == PROCESSES[way] * len(JOBS) and min(runs.values()) >= 2
 
-        application.wait_for(all_run_all, 60, "every process has run every job twice")
+        application.wait_for(all_run_all, 120, "every process has run every job twice")
         application.stop()

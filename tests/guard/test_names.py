@@ -18,7 +18,7 @@ from fencepost import ConfigurationError, UsageError
 from fencepost.apscheduler import guard
 from fencepost.apscheduler.names import given_name, is_made_up
 from fencepost.apscheduler.roll import Roll, Terms
-from fencepost.triggers import every
+from fencepost.model.triggers import every
 
 DEFAULTS = {"misfire_grace_time": 1, "coalesce": True, "max_instances": 1}
 
@@ -203,18 +203,20 @@ def test_utc_has_one_name_whatever_the_variable_says():
     assert len(names) == 1
 
 
-def test_a_script_has_the_name_that_others_import_it_by(tmp_path):
+def test_a_job_has_one_name_however_its_module_and_the_zone_are_called(tmp_path):
     (tmp_path / "app.py").write_text(
         "from apscheduler.schedulers.background import BackgroundScheduler\n"
         "from tests.guard.test_names import roll\n"
         "def work(): pass\n"
-        "job = BackgroundScheduler(timezone='UTC').add_job(work, 'interval', seconds=5)\n"
+        "job = BackgroundScheduler().add_job(work, 'cron', hour=5)\n"
         "print(roll().drafted(job, 'default', False).name)\n"
     )
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     names = {
-        subprocess.run([sys.executable, *how], cwd=tmp_path, env=env, check=True, capture_output=True).stdout
-        for how in (["app.py"], ["-m", "app"], ["-c", "import app"])
+        subprocess.run(
+            [sys.executable, *how], cwd=tmp_path, env={**env, "TZ": zone}, check=True, capture_output=True
+        ).stdout
+        for how, zone in ((["app.py"], "UTC"), (["-m", "app"], "Etc/UTC"), (["-c", "import app"], "UTC"))
     }
     assert len(names) == 1
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
 
-from fencepost import ConfigurationError, current_fire
+from fencepost import ConfigurationError, at, current_fire
+from fencepost.store.base import Beat, PutJob
 from tests.guard.kit import Ledger, guarded
 from tests.guard.kit import eventually as within
 from tests.servers import valkey
@@ -129,6 +131,27 @@ def test_at_once_added_by_all_workers_as_they_start(url, kept, ledger):
             ran(1)  # one that comes later, while others live
 
 
+def test_at_once_although_a_worker_that_starts_as_well_knows_it_already(url, ledger):
+    """It has joined, and not defined the job yet: whoever comes first does."""
+    ledger.ask(lambda store: store.heartbeat(Beat("peer", 1, 60, 20, joining=True, targets=("x",))))
+    with guarded(url, (once, {**NOW, "id": "x"})):
+        ran(1, settle=0.1)
+
+
+def test_at_once_is_kept_until_all_have_started(url, kept, ledger):
+    """One that is late with its put must not have it run again: it finds the job of the first."""
+    job = (once, {**NOW, "id": "x"})
+    with guarded(url, job, configuration=kept()):
+        ran(1, settle=0.5)
+        late = PutJob(replace(ledger.jobs()["x"].job, trigger=at(soon())), replace=False)
+        [put] = ledger.ask(lambda store: store.put_jobs([late]))
+        assert put.outcome == "exists"
+        with guarded(url, job, configuration=kept()) as (other, _):
+            eventually(lambda: not listed(other), 8)
+            eventually(lambda: "x" not in ledger.jobs())
+    assert len(RUNS) == 1
+
+
 def test_at_once_added_by_all_workers_after_their_start(url, kept, ledger):
     with workers(url, kept) as all_of_them:
         for each in all_of_them:
@@ -234,13 +257,14 @@ def test_run_now_instead_of_at_its_date(url, kept, ledger):
 
 def test_another_date_outlives_the_process_that_set_it(url, ledger):
     job = (once, {"id": "x", "trigger": "date", "run_date": soon(3600), "misfire_grace_time": 30})
-    with workers(url, dict, job, number=1) as [survivor]:
+    rarely = {"heartbeat": 4, "leader_ttl": 8, "run_ttl": 8}  # looks what others have changed
+    with workers(url, dict, job, number=1, **rarely) as [survivor]:
         with guarded(url, job) as (one, _):
-            eventually(lambda: "x" in ledger.jobs())
-            one.modify_job("x", next_run_time=soon(3))
+            declared(url, "x", workers=2)
+            one.modify_job("x", next_run_time=soon(5))
         with guarded(url, job):  # a worker in its place, with the date of the code
             ran(1)
-            eventually(lambda: not listed(survivor))
+            eventually(lambda: not listed(survivor), 20)
 
 
 def test_a_next_run_time_outlives_the_process_that_set_it(url, ledger):
@@ -315,6 +339,17 @@ def test_paused_past_its_date_it_runs_when_resumed(url, kept, ledger):
         time.sleep(4)
         assert not RUNS
         one.resume_job("x")
+        ran(1)
+        eventually(lambda: not listed(one, other))
+
+
+def test_paused_by_one_and_resumed_by_another(url, kept, ledger):
+    stack, [one, other] = dated(url, kept, 3)
+    with stack:
+        one.pause_job("x")
+        eventually(lambda: ledger.jobs()["x"].job.trigger is None)
+        time.sleep(3)
+        other.resume_job("x")
         ran(1)
         eventually(lambda: not listed(one, other))
 

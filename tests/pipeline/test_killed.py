@@ -157,6 +157,9 @@ def test_it_resumes_in_its_third_phase_on_another_process(place, tmp_path, reque
     for poll in between:
         assert poll.says["blocking_maintenance"] is False
         assert poll.says["status"] == "running"
+    # Also while nobody runs it, and before the second attempt reports.
+    for poll in story.during(third.at, ended["five", again]):
+        assert poll.says["refresh_scope_tables_rewritten"] == ["a", "b"], poll.says
     for poll in story.during(story.begun("four")[0].at, ended["five", again]):
         assert poll.says["blocking_maintenance"] is False
     for poll in story.polls[:-1]:

@@ -110,7 +110,8 @@ class PostgresServer(Server):
     def database(self) -> Iterator[str]:
         """An empty database, dropped afterwards with whoever is still connected. Gives its URL."""
         name = f"test_{next(self._numbers)}"
-        self.execute(f"CREATE DATABASE {name}")
+        # Copying the files of an empty one takes a quarter of the time of logging each of its pages, the default.
+        self.execute(f"CREATE DATABASE {name} STRATEGY file_copy")
         try:
             yield self.url_of(name)
         finally:

@@ -129,7 +129,9 @@ def test_before_the_first_import_it_says_so(tmp_path: Path, postgres_url: str) -
 
 @pytest.mark.browser
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1100), ("dark", 360)])
+@pytest.mark.parametrize(
+    ("scheme", "width"), [("light", 1100), pytest.param("dark", 360, marks=pytest.mark.slow)]
+)
 def test_the_pages_are_accessible_and_fit(
     database: Settings, scheme: Literal["light", "dark"], width: int
 ) -> None:
@@ -175,6 +177,7 @@ def answered(client: httpx2.Client, path: str) -> httpx2.Response | None:
 
 
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_one_command_starts_and_ends_it_all(tmp_path: Path) -> None:
     with on_this_machine(tmp_path) as (popen, log, web), client_of(web) as client:
 

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.audit import Kind, audit
 from fencepost.cli import outcome
+from fencepost.insight.audit import Kind, audit
 from fencepost.model import State, changed
-from fencepost.retry import Retry
+from fencepost.model.retry import Retry
+from fencepost.model.triggers import every
 from fencepost.store.base import GiveBack, RetryLater, Settle
 from fencepost.store.codec import micros
 from fencepost.store.file import FileStore
 from fencepost.store.memory import MemoryStore
 from fencepost.store.sqlite import SqliteStore
 from fencepost.testing.conformance.harness import NOON, HandClock, Harness
-from fencepost.triggers import every
 
 
 def at(minutes: float) -> datetime:

@@ -9,15 +9,18 @@ from typing import Any, get_args
 
 import pytest
 
-from fencepost.model import FireRecord, Reason, State
+from fencepost.model import FireRecord, JobRecord, Reason, State
 from fencepost.store.base import (
     Beat,
+    ChangeJob,
     Claimed,
     ClaimRequest,
     FireQuery,
     GiveBack,
+    JobPut,
     Outcome,
     Pulse,
+    PutJob,
     RetryLater,
     Settle,
     Store,
@@ -25,8 +28,8 @@ from fencepost.store.base import (
     Updated,
 )
 from fencepost.store.memory import MemoryStore
-from fencepost.testing.comparison import Mismatch, compare, differences
 from fencepost.testing.conformance import NOON, HandClock, Harness, StoreConformance
+from tests.protocol.comparison import Mismatch, compare, differences
 
 SEEDS = 40
 STEPS = 200
@@ -47,6 +50,7 @@ def harness_of(make: type[MemoryStore] = MemoryStore) -> Harness:
     return Harness.with_clock(make(clock), clock)
 
 
+@pytest.mark.slow
 async def test_the_memory_store_agrees_with_the_model_and_everything_is_reached() -> None:
     tally: Counter[str] = Counter()
     for seed in range(SEEDS):
@@ -105,6 +109,16 @@ class ListensToDelayedBeats(MemoryStore):
         return await super().heartbeat(replace(beat, number=self._number))
 
 
+class RemovesWhateverTheVersion(MemoryStore):
+    async def change_job(self, change: ChangeJob) -> JobRecord | None:
+        return await super().change_job(replace(change, version=None))
+
+
+class TakesWhatIsAskedForAsDeclared(MemoryStore):
+    async def put_jobs(self, jobs: Sequence[PutJob]) -> tuple[JobPut, ...]:
+        return await super().put_jobs([replace(put, chosen=False) for put in jobs])
+
+
 class ForgetsToPrune(MemoryStore):
     async def prune(self, keep_seconds: float) -> int:
         return 0
@@ -124,6 +138,8 @@ class Breaks(MemoryStore):
         LosesTheReason,
         SortsTheWrongWay,
         ListensToDelayedBeats,
+        RemovesWhateverTheVersion,
+        TakesWhatIsAskedForAsDeclared,
         ForgetsToPrune,
         Breaks,
     ],

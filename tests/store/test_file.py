@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from fencepost.store.file import FileStore
-from fencepost.testing.conformance import HandClock, Harness, StoreConformance
+from fencepost.testing.conformance import HandClock, Harness
 from fencepost.testing.conformance.fires import LedgerRules, ManualRules, SettleRules
+from tests.protocol.comparison import ComparedStore
 
 
-class TestFile(StoreConformance):
+class TestFile(ComparedStore):
     snapshot_bytes, keep_fires = 1_000_000, 1000
 
     @pytest.fixture
@@ -24,4 +25,4 @@ class TestFile(StoreConformance):
 class TestFileWithManySnapshots(LedgerRules, ManualRules, SettleRules):
     snapshot_bytes, keep_fires = 0, 0
     harness = TestFile.harness
-    test_it_agrees_with_the_model = StoreConformance.test_it_agrees_with_the_model_over_random_operations
+    test_it_agrees_with_the_model = ComparedStore.test_it_agrees_with_the_model_over_random_operations

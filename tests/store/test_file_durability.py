@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import stat
 import subprocess
@@ -18,17 +19,18 @@ import pytest
 
 from fencepost.errors import ConfigurationError, StoreCorrupt, StoreUnavailable
 from fencepost.model import State
+from fencepost.model.triggers import every
 from fencepost.store import turn
 from fencepost.store.base import FireQuery, PutJob, Settle
 from fencepost.store.file import FileStore, journal
 from fencepost.store.file import store as store_module
+from fencepost.store.file.generation import Draft
 from fencepost.store.file.lines import line
 from fencepost.store.file.state import LoggedState
 from fencepost.store.unreadable import RowUnreadable
 from fencepost.store.urls import store_from_url
-from fencepost.testing.comparison import compare
 from fencepost.testing.conformance import HandClock, Harness, job_of
-from fencepost.triggers import every
+from tests.protocol.comparison import compare
 
 Files = dict[str, bytes]
 
@@ -308,7 +310,14 @@ async def test_damage_in_the_middle_of_the_log_is_named_and_left_alone(tmp_path,
         assert str(path) in str(told.value)
         assert files_in(tmp_path) == before
     path.write_bytes(whole)
-    await opened(tmp_path, clock)
+    harness = await opened(tmp_path, clock)
+    assert await harness.store.jobs()
+    await harness.store.close()
+    # What the message says to type, where there is no backup.
+    subprocess.run(shlex.split(str(told.value).rpartition(": ")[2]), check=True)
+    harness = await opened(tmp_path, clock)
+    assert await harness.store.jobs() == ()
+    await harness.store.close()
 
 
 async def test_damage_met_by_a_store_in_use_stops_it_until_mended(tmp_path, clock) -> None:
@@ -652,7 +661,9 @@ async def test_a_large_state_is_written_while_others_go_on(tmp_path, clock, monk
     two = await opened(tmp_path, clock)
     await some_days(one)
     one.store._journal._snapshot_bytes = 0
-    await one.trigger("manual", "begins")
+    with monkeypatch.context() as held:
+        held.setattr(Draft, "is_being_written", True)  # it takes long
+        await one.trigger("manual", "begins")
     draft = one.store._journal._draft
     assert draft is not None
     draft.abandon()

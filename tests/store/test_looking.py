@@ -17,9 +17,9 @@ from redis import Redis
 
 from fencepost.cli import outcome
 from fencepost.model import Job
+from fencepost.model.triggers import every
 from fencepost.store.base import PutJob
 from fencepost.store.urls import store_from_url
-from fencepost.triggers import every
 
 CONFIGURATION = 78
 KEY = "poll@2026-11-15T00:00:00.000000Z"

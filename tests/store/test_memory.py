@@ -11,10 +11,11 @@ import pytest
 
 from fencepost.store.base import NewFire, PutJob
 from fencepost.store.memory import MemoryStore
-from fencepost.testing.conformance import HandClock, Harness, StoreConformance, job_of
+from fencepost.testing.conformance import HandClock, Harness, job_of
+from tests.protocol.comparison import ComparedStore
 
 
-class TestMemory(StoreConformance):
+class TestMemory(ComparedStore):
     @pytest.fixture
     async def harness(self):
         clock = HandClock()
@@ -40,6 +41,7 @@ import asyncio, os
 from fencepost.errors import Fork
 from fencepost.store.base import FireQuery
 from fencepost.store.memory import MemoryStore
+from tests.protocol.comparison import ComparedStore
 
 store = MemoryStore()
 asyncio.run(store.roster())

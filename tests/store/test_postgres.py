@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.testing.comparison import compare
-from fencepost.testing.conformance import Harness, StoreConformance
+from fencepost.testing.conformance import Harness
+from tests.protocol.comparison import ComparedStore, compare
 from tests.store.on_postgres import a_harness
 
 OTHERS = [pytest.param(version, marks=pytest.mark.slow) for version in (18, "system")]
 
 
 @pytest.mark.parametrize("postgres_server", [16, *OTHERS], indirect=True)
-class TestPostgres(StoreConformance):
+class TestPostgres(ComparedStore):
     plainly = True
 
     @pytest.fixture
@@ -34,4 +34,4 @@ class TestPostgres18:
 
 class TestPostgresWithCare:
     plainly, harness = False, TestPostgres.harness
-    test_it_agrees_with_the_model = StoreConformance.test_it_agrees_with_the_model_over_random_operations
+    test_it_agrees_with_the_model = ComparedStore.test_it_agrees_with_the_model_over_random_operations

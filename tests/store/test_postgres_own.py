@@ -20,12 +20,12 @@ import pytest
 
 from fencepost.errors import ConfigurationError, StoreCorrupt, StoreUnavailable
 from fencepost.model import State
+from fencepost.model.triggers import every
 from fencepost.store.base import Beat, ClaimRequest, GiveBack, PutJob, Settle, Store
 from fencepost.store.postgres import PostgresStore, connection, plain, schema
 from fencepost.store.postgres.rows import PostgresRows
-from fencepost.testing.comparison import Mismatch, compare
 from fencepost.testing.conformance import HandClock, Harness, job_of
-from fencepost.triggers import every
+from tests.protocol.comparison import Mismatch, compare
 from tests.servers import PostgresServer, Proxy, cut_after, postgres
 from tests.store.on_postgres import a_harness
 from tests.store.transaction_pooler import transaction_pooler
@@ -33,7 +33,7 @@ from tests.store.transaction_pooler import transaction_pooler
 numbers = count()
 
 
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
     deadline = time.monotonic() + seconds
     while not await condition():
         assert time.monotonic() < deadline, "it did not come true"
@@ -74,6 +74,7 @@ async def run_one(store: Store) -> None:
 # --- the two ways --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_the_comparison_takes_both_ways(
     postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,6 +321,7 @@ async def is_gone(store: Store) -> bool:
     return bool((await store.evidence(["other"])).gone)
 
 
+@pytest.mark.timely
 async def test_a_killed_replica_is_gone_within_a_second(postgres_url: str) -> None:
     async with opened(postgres_url) as store:
         await join(store, "a")
@@ -333,6 +335,7 @@ async def test_a_killed_replica_is_gone_within_a_second(postgres_url: str) -> No
             assert (await store.evidence(["other"])).dead == frozenset()
 
 
+@pytest.mark.timely
 async def test_a_forked_child_does_not_keep_its_parents_session_alive(postgres_url: str) -> None:
     async with opened(postgres_url) as store:
         with another_process(postgres_url, "fork") as pid:
@@ -376,9 +379,9 @@ async def test_behind_a_pooler_everything_works_but_the_line(
             assert await other.evidence(["a"]) == (await store.evidence(["a"]))
             while await store.wait(0.01):
                 pass
-            waiting = asyncio.create_task(store.wait(10))
+            waiting = asyncio.create_task(store.wait(60))
             await other.put_jobs([PutJob(job_of("another"))])
-            assert await asyncio.wait_for(waiting, 5)
+            assert await asyncio.wait_for(waiting, 20)
     assert "reached through a pooler" in caplog.text
 
 

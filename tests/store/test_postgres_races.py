@@ -10,9 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from fencepost.audit import audit
+from fencepost.insight.audit import audit
 from fencepost.model import Job, Overlap, State
-from fencepost.plan import expand
+from fencepost.model.triggers import every
+from fencepost.replica.plan import expand
 from fencepost.store.base import (
     Beat,
     Campaign,
@@ -29,7 +30,6 @@ from fencepost.store.base import (
     Update,
 )
 from fencepost.store.postgres import PostgresStore
-from fencepost.triggers import every
 
 ENOUGH = {"ended": 200, "again": 3, "planned": 3, "trigger": 3, "pause": 3, "cancel": 3, "sweep": 3}
 """What must have happened more often than that, however long it takes on a busy machine."""

@@ -1,15 +1,21 @@
-"""What a look at the ledger costs: it follows the rows found, not the rows kept."""
+"""What a look costs: it follows the rows found, not the rows kept, and no writer waits for it."""
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fencepost.model import State
-from fencepost.store.base import FireQuery
+from fencepost import every
+from fencepost.model import Job, State
+from fencepost.store.base import FireQuery, JobPage, PutJob
 from fencepost.store.sqlite import SqliteStore
+from fencepost.store.sqlite import rows as sqlite_rows
 from fencepost.testing.conformance import NOON, HandClock
 
 ROWS = 20_000
@@ -80,3 +86,43 @@ async def test_a_look_costs_what_it_finds(store: SqliteStore, what: str) -> None
     finally:
         store._db.set_progress_handler(None, 0)
     assert 100 * taken < 4_000 + 150 * len(found), f"{len(found)} fires found"
+
+
+async def test_no_writer_waits_while_a_reader_looks_at_what_it_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without WAL a commit needs all readers gone. Before, they stayed until the last row had become an object."""
+    monkeypatch.setattr("fencepost.store.sqlite.store.wal_is_sound", lambda version: False)
+    path = tmp_path / "jobs.db"
+    store = SqliteStore(path)
+    await store.open()
+    await store.put_jobs([PutJob(Job(f"job{number}", "task", every(hours=1))) for number in range(3)])
+    reading = store.for_reading()
+    await reading.open()
+    fill_one(path)
+    written = 0
+
+    def writing(real: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def look(row: Any) -> Any:
+            nonlocal written
+            with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as db:
+                db.execute("update fencepost_meta set value = value")
+            written += 1
+            return real(row)
+
+        return look
+
+    for name in ("job_of", "fire_of"):
+        monkeypatch.setattr(sqlite_rows, name, writing(getattr(sqlite_rows, name)))
+    assert len(await reading.jobs(page=JobPage(10))) == 3
+    assert len(await reading.find_fires(FireQuery(limit=10))) == 1
+    assert written == 4
+    await reading.close()
+    await store.close()
+
+
+def fill_one(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        due = int(NOON.timestamp()) * 1_000_000
+        row = "('job1@1', 'job1', ?, 1, 'succeeded', null, null, 1, null, 1, 'a', 1, 1, 0, 1, null, ?, ?, 0, null)"
+        db.execute(f"insert into fencepost_fires values {row}", (due, due, due))

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from fencepost.store.redis import RedisStore
-from fencepost.testing.comparison import compare
-from fencepost.testing.conformance import HandClock, Harness, StoreConformance
+from fencepost.testing.conformance import HandClock, Harness
+from tests.protocol.comparison import ComparedStore, compare
 
 
-class TestValkey(StoreConformance):
+class TestValkey(ComparedStore):
     server = "valkey_url"
 
     @pytest.fixture

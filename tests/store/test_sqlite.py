@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 
 from fencepost.store.sqlite import SqliteStore
-from fencepost.testing.conformance import HandClock, Harness, StoreConformance
+from fencepost.testing.conformance import HandClock, Harness
+from tests.protocol.comparison import ComparedStore
 
 
-class TestSqlite(StoreConformance):
+class TestSqlite(ComparedStore):
     @pytest.fixture
     async def harness(self, tmp_path):
         clock = HandClock()

@@ -9,8 +9,8 @@ import pytest
 
 from fencepost.store.sqlite import SqliteStore, plain
 from fencepost.store.sqlite.plain import PlainRows
-from fencepost.testing.comparison import Mismatch, compare
 from fencepost.testing.conformance import HandClock, Harness
+from tests.protocol.comparison import Mismatch, compare
 
 
 async def some_seeds(folder: Path, number: int) -> None:
@@ -24,6 +24,7 @@ async def some_seeds(folder: Path, number: int) -> None:
             await store.close()
 
 
+@pytest.mark.slow
 async def test_the_comparison_takes_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tally: Counter[str] = Counter()
 

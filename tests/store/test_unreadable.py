@@ -12,16 +12,18 @@ from datetime import timedelta
 import pytest
 
 from fencepost.cli import outcome
-from fencepost.cli.status import look_at_all
-from fencepost.doctor.finding import Level
-from fencepost.doctor.unreadable import unreadable
+from fencepost.insight.doctor.finding import Level
+from fencepost.insight.doctor.unreadable import unreadable
+from fencepost.insight.views.overview import look_at_all
 from fencepost.model import FireRecord, Reason, State
+from fencepost.model.triggers import every
 from fencepost.store.base import (
     Campaign,
     ChangeJob,
     FireQuery,
     GiveBack,
     NewFire,
+    RetryLater,
     Settle,
     Store,
     Suspect,
@@ -30,7 +32,6 @@ from fencepost.store.base import (
 from fencepost.store.unreadable import RowUnreadable
 from fencepost.testing.conformance import Harness
 from fencepost.testing.conformance.loss import remember_more
-from fencepost.triggers import every
 from tests.store.unreadable import (
     BAD,
     FOREIGN,
@@ -199,6 +200,74 @@ async def test_what_it_ran_when_data_was_lost_is_not_run_again(place: Place) -> 
         found = await harness.fire(fire.key)
         assert (found.state, found.reason) == (State.LOST, Reason.DATA_LOSS)
         assert not await harness.update(GiveBack(fire.key, fire.token))
+
+
+@pytest.mark.parametrize("store", SQLITE_FIRST)
+async def test_what_waited_to_be_run_again_when_data_was_lost_may_have_run(place: Place) -> None:
+    """Also if its row could not be read just then, and can be later."""
+    async with place.opened() as store:
+        harness = harness_of(place, store)
+        await harness.elect("a", "play")
+        await harness.define(BAD, target="play")
+        await harness.trigger(BAD, "first")
+        fire = await harness.claim("a")
+        assert await harness.update(RetryLater(fire.key, fire.token, 1.0))
+        place.damage("live fire")
+        assert await store.find_fires(FireQuery(job_id=BAD)) == ()
+        assert (await remember_more(harness, steps=1_000_000)).leader.era.standing == "lost"
+        place.repair()
+        assert (await harness.fire(fire.key)).state is State.WAITING
+        await harness.elapse(2)
+        assert await harness.claims("a") == []
+        found = await harness.fire(fire.key)
+        assert (found.state, found.reason) == (State.LOST, Reason.DATA_LOSS)
+        last = (await harness.job(BAD)).last_run
+        assert last is not None
+        assert last.key == fire.key
+        await harness.trigger(BAD, "second")
+        assert (await harness.claim("a")).key == f"{BAD}!second"
+
+
+@pytest.mark.parametrize("store", SQLITE_FIRST)
+@pytest.mark.parametrize("kind", EVERYWHERE)
+async def test_it_is_not_removed_on_a_condition(place: Place, kind: str) -> None:
+    """That nobody declares it, or that it is as it was: what protects its fires stays until a person says otherwise."""
+    async with place.opened() as store:
+        harness = harness_of(place, store)
+        await begun(harness, kind)
+        place.damage(kind)
+        for change in (
+            ChangeJob(BAD, "remove", if_undeclared=True),
+            ChangeJob(BAD, "remove", version=7),
+        ):
+            assert await store.change_job(change) is None
+            assert await round_of(harness, "a") == set(GOOD)
+        await is_named(store, kind)
+
+
+@pytest.mark.parametrize("store", SQLITE_FIRST)
+async def test_what_a_run_keeps_is_never_dropped(place: Place) -> None:
+    """What is kept for the next run and the outcome are one write: neither without the other."""
+    async with place.opened() as store:
+        harness = harness_of(place, store)
+        await harness.elect("a", "play")
+        await harness.define(BAD, target="play", overlap="allow(2)")
+        await harness.define(GOOD[0], target="play")
+        for id, name in ((BAD, "first"), (BAD, "second"), (GOOD[0], "first")):
+            await harness.trigger(id, name)
+        first, second, good = sorted(await harness.claims("a"), key=lambda fire: fire.key)
+        keeps = Settle(first.key, first.token, State.SUCCEEDED, keep={"etag": "a"})
+        assert await harness.update(keeps)
+        place.damage("definition")
+        assert await harness.update(keeps), "its reply was lost, and it is told once more"
+        lost = Settle(second.key, second.token, State.SUCCEEDED, keep={"etag": "b"})
+        with pytest.raises(RowUnreadable, match=f"keeps.*jobs rm {BAD}"):
+            await store.update_claims("a", [Settle(good.key, good.token, State.SUCCEEDED), lost])
+        assert (await harness.fire(second.key)).state is State.RUNNING
+        assert await harness.update(Settle(second.key, second.token, State.FAILED, Reason.NOT_RECORDED))
+        assert await harness.settle(good)
+        place.repair()
+        assert (await harness.job(BAD)).kept == {"etag": "a"}
 
 
 @pytest.mark.parametrize("store", SQLITE_FIRST)

@@ -50,7 +50,7 @@ class Place:
     damage: Callable[[str], None]
     clock: HandClock
     repair: Callable[[], None]
-    """Of a definition that was damaged: as it was."""
+    """Of a definition or a live fire that was damaged: as it was."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
@@ -77,7 +77,7 @@ def sqlite_place(folder: Path) -> Place:
     statements = {
         "definition": """update fencepost_jobs set definition = '{"id":' where id = 'bad'""",
         "state": "update fencepost_jobs set rest = '[]' where id = 'bad'",
-        "live fire": "update fencepost_fires set extra = '{' where state = 'running' and job_id = 'bad'",
+        "live fire": "update fencepost_fires set extra = '{' where finished_at is null and job_id = 'bad'",
         "ended fire": "update fencepost_fires set extra = '?' where finished_at is not null and job_id = 'bad'",
         "target": "update fencepost_targets set target = '?' where name = 'play'",
         "event": "update fencepost_events set event = '?' where job_id = 'bad'",
@@ -85,11 +85,13 @@ def sqlite_place(folder: Path) -> Place:
         "lease": """update fencepost_meta set value = '{"term": "x"}' where name = 'leader'""",
     }
 
-    kept: list[Any] = []
+    jobs = "select definition, id from fencepost_jobs where id = 'bad'"
+    fires = "select extra, key from fencepost_fires where finished_at is null and job_id = 'bad'"
+    kept: list[list[Any]] = [[], []]
 
     def damage(kind: str) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as db:
-            kept[:] = db.execute("select definition from fencepost_jobs where id = 'bad'").fetchall()
+            kept[:] = db.execute(jobs).fetchall(), db.execute(fires).fetchall()
             if kind in statements:
                 assert db.execute(statements[kind]).rowcount > 0
                 return
@@ -99,7 +101,8 @@ def sqlite_place(folder: Path) -> Place:
 
     def repair() -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as db:
-            db.execute("update fencepost_jobs set definition = ? where id = 'bad'", kept[0])
+            db.executemany("update fencepost_jobs set definition = ? where id = ?", kept[0])
+            db.executemany("update fencepost_fires set extra = ? where key = ?", kept[1])
 
     return Place(f"sqlite:///{path}", lambda: SqliteStore(path, clock=clock), damage, clock, repair)
 
@@ -117,12 +120,13 @@ def postgres_place(url: str) -> Place:
         "lease": "update fencepost.lease set standing = '?'",
     }
 
-    kept: list[Any] = []
+    jobs = "select definition, job_id from fencepost.definitions where job_id = 'bad'"
+    fires = "select progress, job_id, due_at from fencepost.live where job_id = 'bad'"
+    kept: list[list[Any]] = [[], []]
 
     def damage(kind: str) -> None:
         with psycopg.connect(url, autocommit=True) as db:
-            query = "select definition from fencepost.definitions where job_id = 'bad'"
-            kept[:] = db.execute(query).fetchall()
+            kept[:] = db.execute(jobs).fetchall(), db.execute(fires).fetchall()
             if kind in statements:
                 assert db.execute(statements[kind].encode()).rowcount > 0
                 return
@@ -135,24 +139,31 @@ def postgres_place(url: str) -> Place:
             )
 
     def repair() -> None:
-        with psycopg.connect(url, autocommit=True) as db:
-            db.execute("update fencepost.definitions set definition = %s where job_id = 'bad'", kept[0])
+        with psycopg.connect(url, autocommit=True) as db, db.cursor() as cursor:
+            cursor.executemany("update fencepost.definitions set definition = %s where job_id = %s", kept[0])
+            cursor.executemany(
+                "update fencepost.live set progress = %s where job_id = %s and due_at = %s", kept[1]
+            )
 
     return Place(url, lambda: PostgresStore(url, clock=clock), damage, clock, repair)
 
 
 def redis_place(url: str) -> Place:
-    clock, kept = HandClock(), list[str]()
+    p, clock = "fencepost:default", HandClock()
+    kept, fires = list[str](), dict[str, str]()
 
     def damage(kind: str) -> None:
         with closing(Redis.from_url(url, decode_responses=True)) as db:
-            kept[:] = [str(db.hget("fencepost:default:jobs", BAD) or "")]
+            kept[:] = [str(db.hget(f"{p}:jobs", BAD) or "")]
+            fires.update({key: str(db.get(key)) for key in _redis_live(db, p)})
             _redis_damage(db, kind)
 
     def repair() -> None:
         with closing(Redis.from_url(url, decode_responses=True)) as db:
             definition, _, rest = kept[0].partition("\n")
-            _redis_write(db, "fencepost:default", definition, rest)
+            _redis_write(db, p, definition, rest)
+            for key, row in fires.items():
+                db.set(key, row, xx=True)
 
     return Place(url, lambda: RedisStore(url, clock=clock, incarnation=0), damage, clock, repair)
 
@@ -167,7 +178,7 @@ def _redis_damage(db: Any, kind: str) -> None:
     elif kind in FOREIGN:
         _redis_write(db, p, foreign(definition, kind), foreign(rest, kind))
     elif kind == "live fire":
-        [key] = db.keys(f"{p}:job:{BAD}:*")
+        [key] = _redis_live(db, p)
         db.set(key, f"1 {{{db.get(key)}")
     elif kind == "ended fire":
         [(row, due), *_] = db.zrange(f"{p}:done:{BAD}", 0, -1, withscores=True)
@@ -181,6 +192,11 @@ def _redis_damage(db: Any, kind: str) -> None:
         db.hset(f"{p}:replica:{REPLICA}", mapping={"renewals": "x", "text": "?"})
     elif kind == "lease":
         db.hset(f"{p}:leader", "term", "x")
+
+
+def _redis_live(db: Any, p: str) -> list[str]:
+    """The rows of its runs, and of what waits."""
+    return [*db.keys(f"{p}:job:{BAD}:*"), *db.keys(f"{p}:fire:{BAD}:*")]
 
 
 def _redis_write(db: Any, p: str, definition: str, rest: str) -> None:
@@ -206,8 +222,13 @@ def file_place(folder: Path) -> Place:
             file.write(line({"at": 0, "do": ["damage"], "rows": [row]}))
 
     def repair() -> None:
-        jobs = [row for row in rows_logged() if row[:2] == ["job", BAD]]
+        rows = rows_logged()
+        jobs = [row for row in rows if row[:2] == ["job", BAD]]
         append(["job", BAD, {"job": jobs[0][2]["job"]}, *jobs[-1][3:]])
+        attempts = {row[1]: row[2].get("attempts", []) for row in rows if row[0] == "fire"}
+        for key in [key for key, last in attempts.items() if last == 7]:
+            said = [row[2]["attempts"] for row in rows if row[:2] == ["fire", key] and "attempts" in row[2]]
+            append(["fire", key, {"attempts": said[-2] if len(said) > 1 else []}])
 
     def damage(kind: str) -> None:
         rows = rows_logged()

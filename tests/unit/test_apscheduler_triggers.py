@@ -19,7 +19,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from fencepost.apscheduler.triggers import from_apscheduler
 from fencepost.errors import ConfigurationError
-from fencepost.triggers import at, every, trigger_from_json
+from fencepost.model.triggers import at, every, trigger_from_json
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -12,20 +12,20 @@ from itertools import takewhile
 import pytest
 
 from fencepost import Retry, Scheduler, UsageError, at, cron, every
-from fencepost.audit import Kind, audit, pages
-from fencepost.audit.claims import TokensSeen
-from fencepost.audit.zones import tzdata_version
 from fencepost.clock import moment_of
+from fencepost.insight.audit import Kind, audit, pages
+from fencepost.insight.audit.claims import TokensSeen
+from fencepost.insight.audit.zones import tzdata_version
 from fencepost.model import Job, State, changed
-from fencepost.reigns import Calendar, pauses_of
+from fencepost.model.periods import Calendar, pauses_of
 from fencepost.store.base import PutJob
 from fencepost.store.memory import MemoryStore
 from fencepost.store.sqlite import SqliteStore
 from fencepost.testing import virtual
-from fencepost.testing.calendar import due_between
 from fencepost.testing.conformance.harness import NOON, HandClock, Harness
 from fencepost.testing.virtual import WorldClock
 from fencepost.testing.world import EPOCH
+from tests.protocol.calendar import due_between
 from tests.unit.apps.ledgers import START, fill
 
 ZONES = ("Europe/Zurich", "Australia/Lord_Howe")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fencepost import at, cron, every
-from fencepost.testing.calendar import due_between
+from tests.protocol.calendar import due_between
 
 
 def utc(text: str) -> datetime:

@@ -23,8 +23,10 @@ import pytest
 from fencepost import Retry, cron, every
 from fencepost.cli import outcome
 from fencepost.cli.output import length, printable, table
+from fencepost.insight.views.times import asked
 from fencepost.model import Job, State
-from fencepost.plan import expand
+from fencepost.model.triggers import zone
+from fencepost.replica.plan import expand
 from fencepost.store.base import (
     Beat,
     Campaign,
@@ -40,8 +42,6 @@ from fencepost.store.base import (
     Watched,
 )
 from fencepost.store.sqlite import SqliteStore
-from fencepost.triggers import zone
-from fencepost.views.times import asked
 
 USAGE, UNAVAILABLE, CONFIGURATION = 64, 69, 78
 DAY = datetime(2026, 11, 15, tzinfo=UTC)
@@ -837,7 +837,7 @@ def test_an_interrupt_is_130(cli, monkeypatch):
     async def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["fencepost.cli.status"], "overview", interrupted)
+    monkeypatch.setattr(sys.modules["fencepost.cli.status"], "look_at_all", interrupted)
     assert cli("status").code == 130
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.bodies.command import Command
-from fencepost.testing.fake import FakeFire
+from fencepost.runs.bodies.command import Command
+from fencepost.runs.fake import FakeFire
 
 TOKENS = (
     "FENCEPOST_AUTH_TOKEN",

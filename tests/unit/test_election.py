@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.election import TRUSTED, Leadership, Observation
 from fencepost.model import Lease
+from fencepost.replica.election import TRUSTED, Leadership, Observation
 from fencepost.store.base import Evidence
 
 HEARTBEAT, TTL = 10.0, 30.0

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost import Scheduler, every
 from fencepost.errors import ConfigurationError
-from fencepost.gate import SingleInstance
+from fencepost.scheduler.single_instance import SingleInstance
 from fencepost.store.memory import MemoryStore
 from tests.unit.apps.waiting import ask, eventually
 
@@ -59,11 +59,11 @@ async def test_one_runs_the_jobs_and_another_takes_over_when_it_stops(monkeypatc
     first, second = app("first"), app("second")
     await first.start()
     await second.start()
-    await (await second.trigger("job")).wait(timeout=5)
+    await (await second.trigger("job")).wait(timeout=30)
     assert ran == ["first"], "the one that stands by passes it on"
     await first.stop()
     await eventually(lambda: ask(store.roster()).leader.holder is not None)
-    await (await second.trigger("job")).wait(timeout=5)
+    await (await second.trigger("job")).wait(timeout=30)
     await second.stop()
     assert ran == ["first", "second"]
 

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 from fencepost.errors import ConfigurationError
-from fencepost.execute import NotStarted
-from fencepost.fire import current_fire
-from fencepost.host import InlineHost, Mailbox, ThreadedHost
-from fencepost.tasks import Task
+from fencepost.runs.fire import current_fire
+from fencepost.runs.host import InlineHost, Mailbox, ThreadedHost
+from fencepost.runs.run import NotStarted
+from fencepost.runs.tasks import Task
 from tests.unit.apps.waiting import eventually
 
 
@@ -29,11 +29,7 @@ class Body:
         self.outlived = False
         self.end = asyncio.get_running_loop().create_future()
         self.body = self.cause = None
-        self.replica = SimpleNamespace(
-            worker=SimpleNamespace(wake=lambda: None),
-            heart=SimpleNamespace(wake=lambda: None),
-            store=SimpleNamespace(descriptors=()),
-        )
+        self.context = SimpleNamespace(descriptors=(), room_changed=lambda: None, outlived=lambda: None)
 
     def returned(self, value):
         """Results are the run's affair."""
@@ -45,7 +41,7 @@ class Body:
 async def call(host, function, enter=lambda: None):
     body = Body(function, enter)
     host.begin([body])
-    return await asyncio.wait_for(body.end, 5)
+    return await asyncio.wait_for(body.end, 20)
 
 
 def begun(host, function):

@@ -13,7 +13,7 @@ import pytest
 from fencepost import Scheduler, every
 from fencepost.cli import outcome
 from fencepost.cli.target import load
-from fencepost.importing import StartedWhileImported
+from fencepost.runs.importing import StartedWhileImported
 from tests.unit.apps.waiting import eventually
 
 APP = """\

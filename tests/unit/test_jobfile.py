@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.bodies.command import Command
 from fencepost.errors import ConfigurationError
-from fencepost.jobfile import scheduler_from
-from fencepost.triggers import cron, every
+from fencepost.model.triggers import cron, every
+from fencepost.runs.bodies.command import Command
+from fencepost.scheduler.jobfile import scheduler_from
 
 GOOD = """
 store = "memory://"

@@ -24,8 +24,8 @@ from fencepost.model import (
     job_to_json,
     manual_key,
 )
-from fencepost.retry import Retry
-from fencepost.triggers import at, cron, every
+from fencepost.model.retry import Retry
+from fencepost.model.triggers import at, cron, every
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from fencepost import Pipeline, Scheduler, every
-from fencepost.bodies.command import Command
-from fencepost.doctor.jobs import jobs, undecided
+from fencepost.insight.doctor.jobs import jobs, undecided
+from fencepost.insight.views.overview import overview
 from fencepost.model import Origin
-from fencepost.origins import _origin_of_module, _project_in, origin_of
+from fencepost.replica.origins import _origin_of_module, _project_in, origin_of
+from fencepost.runs.bodies.command import Command
 from fencepost.store.memory import MemoryStore
-from fencepost.views.overview import overview
 
 Load = Callable[[Path, str], ModuleType]
 

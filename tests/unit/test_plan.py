@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.model import CATCH_UP_LIMIT, Gap, Job, JobRecord, Segment
-from fencepost.plan import STEPS, expand
+from fencepost.model.triggers import Trigger, at, every
+from fencepost.replica.plan import STEPS, expand
 from fencepost.store.base import Plan, Planned
-from fencepost.triggers import Trigger, at, every
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from fencepost.recurring import AGAIN_AFTER, MOST_CAUSES, RecurringErrors
+from fencepost.runs.recurring import AGAIN_AFTER, MOST_CAUSES, RecurringErrors
 
 log = logging.getLogger("fencepost")
 

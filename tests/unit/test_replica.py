@@ -13,18 +13,18 @@ from itertools import pairwise
 import pytest
 
 from fencepost.errors import StoreUnavailable
-from fencepost.host import InlineHost
 from fencepost.model import Job, State, manual_key
-from fencepost.recurring import RecurringErrors
-from fencepost.replica import Identity, Replica
-from fencepost.service import Service
+from fencepost.model.triggers import every
+from fencepost.replica.replica import Identity, Replica
+from fencepost.replica.service import Service
+from fencepost.runs.host import InlineHost
+from fencepost.runs.recurring import RecurringErrors
+from fencepost.runs.tasks import Registry
 from fencepost.settings import Settings
 from fencepost.store.base import ClaimRequest, NewFire
 from fencepost.store.memory import MemoryStore
-from fencepost.tasks import Registry
 from fencepost.testing.virtual import WorldClock
 from fencepost.testing.world import EPOCH, Process, World
-from fencepost.triggers import every
 from tests.unit.apps.cluster import HEARTBEAT, TTL, Cluster
 
 # The skeleton
@@ -209,10 +209,10 @@ def test_an_idle_replica_backs_off_from_one_second_to_sixty():
 
 def test_a_replica_that_holds_claims_or_owes_an_answer_backs_off_by_half_a_heartbeat_at_the_most():
     replica = idle_replica()
-    replica.runs["key"] = object()
+    replica.runs._by_key["key"] = object()
     assert max(replica.backoff(failures) for failures in range(1, 100)) <= 5.0
     assert replica.backoff(1) <= 1.0
-    replica.runs.clear()
+    replica.runs._by_key.clear()
     assert replica.backoff(20) > 40
     replica.settler.put(object(), lambda written, accepted: None)
     assert replica.backoff(20) <= 5.0

@@ -10,7 +10,7 @@ import logging
 import pytest
 
 from fencepost import RunFailed, Scheduler, every
-from fencepost.fire import RESULT_LIMIT
+from fencepost.runs.fire import RESULT_LIMIT
 from fencepost.testing import virtual
 from tests.unit.apps import results
 
@@ -62,10 +62,10 @@ async def test_a_handle_answers_with_the_result_or_says_why_there_is_none():
     scheduler.task(lambda: 1 / 0, id="broken")
     async with scheduler:
         handle = await scheduler.trigger("work", args={"n": 1})
-        assert await handle.result(timeout=10) == {"n": 2}
+        assert await handle.result(timeout=30) == {"n": 2}
         broken = await scheduler.trigger("broken")
         with pytest.raises(RunFailed, match=r"is failed: raised an exception \(ZeroDivisionError") as failed:
-            await broken.result(timeout=10)
+            await broken.result(timeout=30)
         blocking = await asyncio.to_thread(lambda: scheduler.sync.trigger("work", args={"n": 2}).result(10))
     assert failed.value.state == "failed"
     assert blocking == {"n": 3}

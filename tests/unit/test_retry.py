@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.errors import ConfigurationError
-from fencepost.retry import Retry
+from fencepost.errors import BodyDied, CommandFailed, ConfigurationError
+from fencepost.model.retry import Retry
 
 
 class FixedChance(random.Random):
@@ -179,3 +179,15 @@ def test_its_json_is_plain() -> None:
         "jitter": 0.5,
         "on": ["ValueError"],
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("fencepost.bodies.command.CommandFailed", CommandFailed("exit code 3")),
+        ("fencepost.bodies.process.BodyDied", BodyDied("killed")),
+    ],
+)
+def test_what_a_job_of_0_1_names_is_still_known(name: str, error: Exception) -> None:
+    stored = {**Retry().to_json(), "on": [name]}
+    assert Retry.from_json(stored).covers(error)

@@ -231,7 +231,7 @@ async def test_a_triggered_task_without_a_schedule_runs_once_and_its_handle_tell
 
     async with scheduler:
         handle = await scheduler.trigger(send, args={"user": 42})
-        record = await handle.wait(timeout=3)
+        record = await handle.wait(timeout=30)
         assert (record.key, record.state, record.attempt) == (handle.key, State.SUCCEEDED, 1)
         assert (await handle.record()).state is State.SUCCEEDED
     assert seen == [42]

@@ -6,8 +6,8 @@ import pytest
 
 from fencepost import ConfigurationError, Scheduler, Settings
 from fencepost.cli import outcome
+from fencepost.settings import checked_store_url
 from fencepost.store.urls import store_from_url
-from fencepost.store_url import checked_store_url
 
 BROKEN = (
     "redis://:hunter2secret",

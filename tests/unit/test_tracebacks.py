@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fencepost.views.tracebacks import folded, told_once
+from fencepost.insight.views.tracebacks import folded, told_once
 
 ERROR = """Traceback (most recent call last):
-  File "/usr/lib/python3/site-packages/fencepost/host.py", line 165, in _call
+  File "/usr/lib/python3/site-packages/fencepost/runs/host.py", line 165, in _call
     result = entered(run.fire)
              ^^^^^^^^^^^^^^^^^
-  File "/usr/lib/python3/site-packages/fencepost/fire.py", line 250, in entered
+  File "/usr/lib/python3/site-packages/fencepost/runs/fire.py", line 250, in entered
     return function(**keywords)
   File "/home/ann/fencepost/app.py", line 25, in breaks
     raise RuntimeError("import failed") from e

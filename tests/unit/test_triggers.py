@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-import fencepost.triggers as triggers
+import fencepost.model.triggers as triggers
 from fencepost.errors import ConfigurationError
-from fencepost.triggers import at, cron, every, from_iso, iso, trigger_from_json
+from fencepost.model.triggers import at, cron, every, from_iso, iso, trigger_from_json
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 NAIVE = datetime(2026, 11, 15, 12)

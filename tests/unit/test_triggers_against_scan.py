@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencepost.triggers import at, cron, every, trigger_from_json
+from fencepost.model.triggers import at, cron, every, trigger_from_json
 
 ZONES = sorted(available_timezones() - {"localtime"})
 RESTLESS = ["America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Africa/Casablanca", "Europe/Dublin"]

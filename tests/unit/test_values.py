@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from fencepost import Fire
 from fencepost.errors import ConfigurationError
-from fencepost.values import DEEPEST, clean_json, clean_number, clean_text, fresh_copy
+from fencepost.model.values import DEEPEST, clean_json, clean_number, clean_text, fresh_copy
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -18,8 +18,8 @@ from fencepost import ConfigurationError, Retry, Scheduler, State, UsageError, c
 from fencepost.model import Job
 from fencepost.store.base import PutJob
 from fencepost.testing import virtual
-from fencepost.testing.calendar import due_between
 from fencepost.testing.world import EPOCH
+from tests.protocol.calendar import due_between
 from tests.unit.apps.cluster import HEARTBEAT, TTL, Cluster
 
 

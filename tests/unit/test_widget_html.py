@@ -18,9 +18,9 @@ from jinja2 import Environment
 
 from fencepost import Pipeline, Scheduler, every
 from fencepost.errors import ConfigurationError, StoreUnavailable, UsageError
-from fencepost.widget import StatusTag, script, status_html
-from fencepost.widget import tag as tag_module
-from fencepost.widget.render import languages
+from fencepost.web.widget import StatusTag, script, status_html
+from fencepost.web.widget import tag as tag_module
+from fencepost.web.widget.render import languages
 
 DOCUMENT: dict[str, Any] = {
     "job_id": "stops",
@@ -50,7 +50,7 @@ def stopped() -> Iterator[Scheduler]:
 
     async def run() -> None:
         await scheduler.start()
-        await (await scheduler.trigger("stops")).wait(timeout=10)
+        await (await scheduler.trigger("stops")).wait(timeout=30)
 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(run())
@@ -146,7 +146,7 @@ def test_django(stopped: Scheduler) -> None:
         settings.configure(USE_TZ=True, TIME_ZONE="UTC", USE_I18N=True)
         django.setup()
     settings.FENCEPOST = {"SCHEDULER": stopped}
-    engine = Engine(libraries={"fencepost": "fencepost.widget.django"})
+    engine = Engine(libraries={"fencepost": "fencepost.web.widget.django"})
     template = engine.from_string(
         "{% load fencepost %}<nav>{% fencepost_status job='stops' theme='dark' %}</nav>"
     )

@@ -12,8 +12,8 @@ from datetime import timedelta
 
 import pytest
 
-from fencepost.testing.sim import simulate
 from fencepost.testing.world import EPOCH, Process, World
+from tests.protocol.sim import simulate
 
 
 def test_time_stands_still_while_callbacks_run_and_moves_from_one_to_the_next():
@@ -164,7 +164,7 @@ def test_the_same_seed_gives_the_same_history_twice():
 
 
 def test_the_same_seed_gives_the_same_history_in_other_processes_with_other_hash_seeds():
-    program = "from fencepost.testing.sim import simulate; print(simulate(3).digest)"
+    program = "from tests.protocol.sim import simulate; print(simulate(3).digest)"
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", program],

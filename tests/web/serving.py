@@ -23,7 +23,7 @@ from tests.servers.ports import Port
 
 ROOT = Path(__file__).parents[2]
 QUICK: dict[str, Any] = {"heartbeat": 0.2, "leader_ttl": 1, "run_ttl": 2, "horizon": 2, "drain_timeout": 1}
-PATIENCE = 8.0
+PATIENCE = 20.0
 STARTING = 30.0
 """Seconds a process may take to start on a machine that is busy with other tests."""
 

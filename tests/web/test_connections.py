@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx2
 import pytest
 import uvicorn
 
@@ -21,17 +23,25 @@ from fencepost.web import connections
 from fencepost.web.app import WebApp
 from fencepost.web.connections import Room, log_accept_errors_once, protocol_in, room
 from fencepost.web.listener import Told
+from fencepost.web.sse import STALLED
 from tests.web.sample import sample
 from tests.web.serving import QUICK, STARTING, client_of, eventually, served, server_process
 
 
 @contextlib.contextmanager
-def connected(url: str, number: int = 1, sending: bytes = b"") -> Iterator[list[socket.socket]]:
+def connected(
+    url: str, number: int = 1, sending: bytes = b"", buffer: int = 0
+) -> Iterator[list[socket.socket]]:
+    """`buffer`: bytes that the kernel takes for a client; 0: as many as it likes."""
     parts = urlsplit(url)
     with contextlib.ExitStack() as stack:
         found = []
         for _ in range(number):
-            client = stack.enter_context(socket.create_connection((parts.hostname, parts.port), timeout=10))
+            client = stack.enter_context(socket.socket())
+            if buffer:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+            client.settimeout(10)
+            client.connect((parts.hostname, parts.port))
             client.sendall(sending)
             found.append(client)
         yield found
@@ -146,7 +156,7 @@ def test_a_stream_whose_client_takes_nothing_is_aborted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("fencepost.web.sse.STALLED", 0.5)
-    web = sample().asgi()
+    web = WebApp(sample())
     with served(web, Watched) as url, connected(url, 3, asking("/api/v1/events")):
         eventually(lambda: web.feed.listeners == 3)
         flood(web)
@@ -211,3 +221,40 @@ def test_1100_idle_connections_change_nothing(tmp_path: Path) -> None:
                 eventually(lambda before=before: succeeded() > before, 5)  # type: ignore[misc]
         assert set(statuses) == {200}
         assert len(process.told()) - size < 100_000
+
+
+@pytest.mark.slow
+def test_200_stalled_clients_do_not_double_the_memory_and_are_closed(tmp_path: Path) -> None:
+    command = ["fencepost", "serve", "tests.web.apps.chatty:scheduler", "--port", "{port}"]
+    store = f"sqlite:///{tmp_path}/jobs.db"
+    with server_process(command, tmp_path, store=store) as process, client_of(process.url) as client:
+
+        def has_run() -> bool:
+            with contextlib.suppress(OSError, httpx2.HTTPError):
+                return bool(client.get("/api/v1/fires", params={"state": "succeeded"}).json()["items"])
+            return False
+
+        eventually(has_run, STARTING)
+        before, sockets = memory_mb(process.popen.pid), sockets_of(process.popen.pid)
+        most = before
+        with connected(process.url, 200, asking("/api/v1/events"), buffer=4_096):
+            eventually(lambda: sockets_of(process.popen.pid) >= sockets + 200)
+            deadline = time.monotonic() + 4 * STALLED
+            while sockets_of(process.popen.pid) > sockets + 10:
+                assert time.monotonic() < deadline, "they are not closed"
+                most = max(most, memory_mb(process.popen.pid))
+                time.sleep(0.5)
+        assert most < 2 * before, f"{before:.0f} MB before, {most:.0f} MB with them"
+        eventually(has_run)
+
+
+def memory_mb(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
+
+
+def sockets_of(pid: int) -> int:
+    found = 0
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found += "socket" in str(each.readlink())
+    return found

@@ -17,9 +17,10 @@ import pytest
 from fencepost import Scheduler, every
 from fencepost.web import feed, sse
 from fencepost.web import listener as listening_module
+from fencepost.web.app import WebApp
 from fencepost.web.listener import Listener, Told
 from tests.web.sample import ended, sample, triggered
-from tests.web.serving import PATIENCE, QUICK, service
+from tests.web.serving import PATIENCE, QUICK, client_of, eventually, served, service
 
 
 class Stream:
@@ -286,3 +287,32 @@ def test_100_fires_a_second_are_told_without_a_reset() -> None:
                 succeeded.add(data["key"])
         assert not seen["reset"], seen
         assert len(succeeded) > 700, seen
+
+
+def test_a_short_run_is_looked_at_once_and_without_listeners_only_each_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each look takes a part of a core from those who run jobs."""
+    looks = 0
+    real = feed._glance
+
+    async def counted(*args: Any) -> feed.Glance:
+        nonlocal looks
+        looks += 1
+        return await real(*args)
+
+    monkeypatch.setattr(feed, "_glance", counted)
+    monkeypatch.setattr(feed, "LOOK_EVERY", 60.0)
+    monkeypatch.setattr(feed, "GATHER", 0.5, raising=False)
+    web = WebApp(sample())
+    with served(web) as url, client_of(url) as client:
+        with listening(client) as stream:
+            assert stream.next()[0] == "hello"
+            key = triggered(client, "report")
+            before = looks
+            stream.fire(key, "succeeded")
+            assert looks == before + 1
+        eventually(lambda: web.feed.listeners == 0)
+        ended(client, triggered(client, "report"))
+        time.sleep(1.0)
+        assert looks == before + 1

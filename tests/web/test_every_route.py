@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from fencepost import Fire, Pipeline, Scheduler
-from fencepost.access import Caller, Role
+from fencepost.web.access import Caller, Role
 from fencepost.web.api import ENDPOINTS
 from fencepost.web.endpoint import Endpoint
 from fencepost.web.gate import OPEN

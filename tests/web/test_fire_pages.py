@@ -11,11 +11,11 @@ import httpx2
 import pytest
 
 from fencepost import Scheduler
-from fencepost.access import Caller
 from fencepost.insight import pages
 from fencepost.store.base import FireQuery
 from fencepost.store.memory import MemoryStore
 from fencepost.testing.conformance import HandClock, Harness
+from fencepost.web.access import Caller
 from tests.web.sample import ended, triggered
 from tests.web.serving import QUICK, service
 from tests.web.test_auth import bearer

@@ -10,8 +10,8 @@ from typing import Literal
 import pytest
 
 from fencepost import Event, Settings, State
-from fencepost.events import log_event
 from fencepost.model import FireRecord
+from fencepost.runs.events import log_event
 from fencepost.web.logs import Formatter, mask_of
 
 DUE = datetime(2026, 11, 15, 3, tzinfo=UTC)

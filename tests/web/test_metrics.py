@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import httpx2
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fencepost import Retry, Scheduler, every
-from tests.web.sample import ended, triggered
+from fencepost.insight.board import Reading
+from fencepost.web.metrics import Metrics
+from tests.web.sample import ended, sample, triggered
 from tests.web.serving import QUICK, eventually, service
 
 NAMES = {
@@ -89,3 +97,31 @@ def test_runs_are_counted_by_outcome() -> None:
         [row] = client.get("/api/v1/fires?job=paused&state=skipped").json()["items"]
         skipped = found["skips_total", (("reason", "paused"),)]
         assert skipped <= row["count"] <= skipped + 10
+
+
+def test_scrapes_at_the_same_time_are_whole_and_written_off_the_loop_of_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Jobs run there, too; 8,000 series take a tenth of a second. Each scrape sets the gauges anew."""
+    where: set[str] = set()
+    show = Metrics._show
+
+    def written(registry: CollectorRegistry) -> bytes:
+        where.add(threading.current_thread().name)
+        time.sleep(0.01)  # others come meanwhile
+        return generate_latest(registry)
+
+    def shown(self: Metrics, reading: Reading) -> None:
+        where.add(f"not {threading.current_thread().name}")
+        time.sleep(0.02)  # with the gauges cleared
+        show(self, reading)
+
+    monkeypatch.setattr("fencepost.web.metrics.generate_latest", written)
+    monkeypatch.setattr(Metrics, "_show", shown)
+    with service(sample()) as client, ThreadPoolExecutor(8) as threads:
+        first = eventually(lambda: ("jobs", (("state", "idle"),)) in (found := scraped(client)) and found)
+        assert not {f"not {name}" for name in where} & where, (
+            "the text was written on the server's own thread"
+        )
+        for found in threads.map(lambda _: scraped(client), range(24)):
+            assert found.keys() >= {key for key in first if key[0] in ("jobs", "replicas", "loop_degraded")}

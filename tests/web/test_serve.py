@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from fencepost.cli import outcome
-from tests.web.serving import PATIENCE, QUICK, STARTING, client_of, eventually, server_process
+from tests.web.serving import QUICK, STARTING, client_of, eventually, server_process
 from tests.web.test_shutdown import ready
 
 pytestmark = pytest.mark.cluster
@@ -76,7 +76,7 @@ def test_it_ends_although_its_store_never_answered(tmp_path: Path) -> None:
         begun = time.monotonic()
         process.terminate()
         assert process.ended() == 0
-        assert time.monotonic() - begun < PATIENCE
+        assert time.monotonic() - begun < 8.0
 
 
 def unready(client: httpx2.Client) -> object:
@@ -104,5 +104,5 @@ def test_ctrl_c_does_not_wait_and_ends_streams(tmp_path: Path) -> None:
             begun = time.monotonic()
             process.popen.send_signal(signal.SIGINT)
             assert process.ended() == 130
-            assert time.monotonic() - begun < PATIENCE / 2
+            assert time.monotonic() - begun < 4.0
             list(lines)  # it ended as it should: a stream that was cut off would raise

@@ -14,9 +14,10 @@ import httpx2
 import pytest
 
 from fencepost import ConfigurationError
-from fencepost.access import ROLES, Caller, checked_caller, entry_of, new_token, read_tokens
 from fencepost.cli import outcome
 from fencepost.model import job_of
+from fencepost.web.access import ROLES, Caller, checked_caller, entry_of, new_token, read_tokens
+from fencepost.web.app import WebApp
 from tests.web.sample import ended, sample, triggered
 from tests.web.serving import STARTING, client_of, eventually, served, server_process, service
 from tests.web.test_auth import bearer
@@ -166,7 +167,7 @@ def test_a_wrong_token_waits_a_right_one_does_not(
     monkeypatch.setattr("fencepost.web.auth.HELD_BACK", 1.0)
     monkeypatch.setattr("fencepost.web.auth.MOST_HELD_BACK", 2)
     path, [token] = tokens_file(tmp_path, Caller("read", "ada"))
-    web = sample(tokens_file=str(path)).asgi()
+    web = WebApp(sample(tokens_file=str(path)))
     with served(web) as url, client_of(url) as client:
         took: list[float] = []
 

@@ -11,8 +11,9 @@ import httpx2
 import pytest
 
 from fencepost import Scheduler
-from fencepost.access import Caller
 from fencepost.cli import outcome
+from fencepost.insight.board import read_all
+from fencepost.web.access import Caller
 from tests.store.unreadable import file_place, postgres_place, redis_place
 from tests.web.sample import FAR
 from tests.web.serving import QUICK, eventually, service
@@ -73,6 +74,18 @@ def test_the_status_names_them_and_marks_their_jobs(clients: dict[str, Ask]) -> 
         assert f"fencepost jobs rm {id}" in mark["remedy"]
     assert jobs["team.a"]["unreadable"] is None
     assert clients[ALL]("/scheduler/status").json()["jobs"] == {"idle": 2, "unreadable": 2}
+
+
+def test_a_status_that_cannot_list_every_job_lists_those(
+    clients: dict[str, Ask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few jobs need a person. They must not be the ones that are left out."""
+    clients[ALL]("/api/v1/status")
+    monkeypatch.setattr("fencepost.insight.board.PAGE", 1)
+    monkeypatch.setattr(read_all, "__defaults__", (1,))
+    status = eventually(lambda: (said := clients[ALL]("/api/v1/status").json())["more_jobs"] and said)
+    assert [job["id"] for job in status["jobs"]] == ["secret.bad", "team.a", "team.bad"]
+    assert [job["id"] for job in clients[ALL]("/api/v1/jobs?state=unreadable").json()["items"]] == list(BAD)
 
 
 def test_they_stand_in_their_places_on_every_page(clients: dict[str, Ask]) -> None:

@@ -90,8 +90,15 @@ def pictured(page: Page, name: str) -> None:
         page.screenshot(path=Path(PICTURES) / f"{name}.png")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("device", "viewport"), [("desk", DESK), ("phone", PHONE)])
+@pytest.mark.parametrize(
+    ("device", "viewport", "scheme"),
+    [
+        ("desk", DESK, "light"),
+        ("phone", PHONE, "dark"),
+        pytest.param("desk", DESK, "dark", marks=pytest.mark.slow),
+        pytest.param("phone", PHONE, "light", marks=pytest.mark.slow),
+    ],
+)
 def test_every_state_is_shown_and_accessible(
     browser: Browser,
     script: tuple[Script, str],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from fencepost.widget import status_html
+from fencepost.web.widget import status_html
 from tests.web.apps.status import Script, document, moment
 from tests.web.browser import browsing
 from tests.web.serving import eventually, served

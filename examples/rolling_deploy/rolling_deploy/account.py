@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from fencepost.audit import Kind, audit
+from fencepost.insight.audit import Kind, audit
 from fencepost.model import State
 from fencepost.store.base import FireQuery
 from fencepost.store.urls import store_from_url

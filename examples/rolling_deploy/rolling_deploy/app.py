@@ -56,8 +56,11 @@ def the_pool() -> Pool:
 # --- jobs: each fire on one instance ----------------------------------------------------------------------
 
 
-# A second is short on a busy machine: a fire that falls due while the one before is under way waits; it is not skipped.
-@scheduler.job(every(seconds=1), overlap="queue")
+# On a busy machine runs take longer than their interval: so many fires wait their turn before any is skipped.
+WAITING = "queue(100)"
+
+
+@scheduler.job(every(seconds=1), overlap=WAITING)
 async def tick(fire: Fire) -> None:
     """Something that must happen once a second. Its transaction carries the fire's token: should this process be
     taken for dead and go on nevertheless, it commits nothing."""
@@ -65,7 +68,7 @@ async def tick(fire: Fire) -> None:
         await connection.execute("insert into ticks values (%s, %s)", (fire.key, os.getpid()))
 
 
-@scheduler.job(every(seconds=1), overlap="queue")
+@scheduler.job(every(seconds=1), overlap=WAITING)
 async def due_actions() -> None:
     """Run what is due. A request may be at the same action: see `actions.py`."""
     async with the_pool().connection() as connection:
@@ -74,7 +77,7 @@ async def due_actions() -> None:
             await run_if_due(connection, action_id, BY)
 
 
-@scheduler.job(every(EXPORT_EVERY), overlap="queue", after_crash="rerun")
+@scheduler.job(every(EXPORT_EVERY), overlap=WAITING, after_crash="rerun")
 async def export(fire: Fire) -> None:
     """Work that may take longer than a deploy waits. Each step is written down with the next one to do: cut off, it is
     given back and goes on there, on another instance."""

@@ -14,14 +14,14 @@ from sqlalchemy.exc import DBAPIError
 
 from fencepost import Scheduler, StoreUnavailable
 from fencepost.pipeline import pipeline_status_blocking
-from fencepost.widget import script
+from fencepost.web.widget import StatusTag, script
 from stop_sync.pipeline import NAME
 from stop_sync.settings import Settings
 
 PAGE = """<!doctype html>
 <title>Stop sync</title>
 <script type="module" src="/widget.js"></script>
-<fencepost-status job="{{ job }}" time-zone="{{ timezone }}" live="off"></fencepost-status>
+{{ status() }}
 <p>{{ "Nothing has been imported yet." if stops is none else "%d stops in the register" % stops }}</p>
 """
 
@@ -32,6 +32,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     app = Flask(__name__)
     engine = create_engine(settings.database_url.replace("postgresql://", "postgresql+psycopg://", 1))
     scheduler = Scheduler(**settings.scheduling)  # connects when it is first asked, in the process that asks
+    tag = StatusTag(scheduler, NAME, time_zone=settings.timezone, live="off")  # rendered with the page
 
     @app.get("/api/system/pipeline_status")
     def status() -> tuple[Response, int]:
@@ -51,6 +52,6 @@ def create_app(settings: Settings | None = None) -> Flask:
                 stops = connection.execute(text("select count(*) from stops")).scalar_one()
         except DBAPIError:  # no table yet
             stops = None
-        return render_template_string(PAGE, job=NAME, timezone=settings.timezone, stops=stops)
+        return render_template_string(PAGE, status=tag, stops=stops)
 
     return app

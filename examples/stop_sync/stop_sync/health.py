@@ -10,7 +10,7 @@ import os
 import sys
 
 from fencepost import FencepostError
-from fencepost.replica import Identity
+from fencepost.replica.replica import Identity
 from fencepost.store.urls import store_from_url
 from stop_sync.settings import Settings
 

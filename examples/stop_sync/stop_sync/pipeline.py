@@ -15,7 +15,6 @@ from fencepost import Pipeline, Retry, Source
 from fencepost.model import Json
 from fencepost.pipeline import PipelineRun, rule
 from stop_sync.artefacts import FILES, count_rows
-from stop_sync.compare import write_matches, write_problems
 from stop_sync.database import Database
 from stop_sync.model import KINDS
 from stop_sync.preprocess import REGISTER, TIMETABLE, preprocess, preprocess_osm, wait
@@ -112,6 +111,10 @@ class Phases:
         return str(preprocess_osm(path, self.folder))
 
     def matching(self, run: PipelineRun) -> Json:
+        # Only here, and in the next phase: SciPy takes longer to import than all the rest, and the web app, or a run by
+        # hand that finds no store, should not wait for it.
+        from stop_sync.compare import write_matches
+
         needed = [self.folder / FILES[KINDS[each]] for each in (*STATIC, "osm_nodes")]
         if missing := [path.name for path in needed if not path.exists()]:
             raise Incomplete(f"{', '.join(missing)} are missing in {self.folder}; run --mode full first")
@@ -122,6 +125,8 @@ class Phases:
         return write_matches(self.folder, tell)
 
     def problems(self, run: PipelineRun) -> Json:
+        from stop_sync.compare import write_problems
+
         return write_problems(self.folder)
 
     def import_(self, run: PipelineRun) -> Json:

@@ -123,11 +123,20 @@ class Settings:
 
     def make_folders(self) -> None:
         """Service and web app may start in any order."""
-        folders = [self.artefacts, self.raw, self.state_dir]
+        folders = {
+            self.artefacts: "STOP_SYNC_DATA_DIR",
+            self.raw: "STOP_SYNC_DATA_DIR",
+            self.state_dir: "STATE_DIR",
+        }
         if self.database_url.startswith("sqlite:"):
-            folders.append(Path(self.database_url.removeprefix("sqlite:///")).parent)
-        for folder in folders:
-            folder.mkdir(parents=True, exist_ok=True)
+            folders[Path(self.database_url.removeprefix("sqlite:///")).parent] = "STOP_SYNC_DATABASE_URL"
+        for folder, name in folders.items():
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ConfigurationError(
+                    f"{name}: the folder {folder} cannot be made ({error.strerror}); give one that may be written to"
+                ) from None
 
     @property
     def artefacts(self) -> Path:

@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fencepost import FencepostError, Scheduler
 from fencepost.web.auth import Role, is_local
 from fencepost.web.gate import path_of
-from fencepost.widget import StatusTag
+from fencepost.web.widget import StatusTag
 from stop_sync import pages
 from stop_sync.database import Database, NoData
 from stop_sync.pipeline import NAME

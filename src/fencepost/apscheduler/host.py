@@ -24,23 +24,23 @@ from apscheduler.job import Job
 from apscheduler.schedulers.base import STATE_RUNNING
 from apscheduler.util import iscoroutinefunction_partial
 
+from fencepost.apscheduler.calls import function_of
+from fencepost.apscheduler.pools import STEP_BACK, Pools
 from fencepost.apscheduler.roll import Guarded
 from fencepost.errors import RaisedElsewhere, UsageError
-from fencepost.execute import NotStarted, Run, TooLate
-from fencepost.fire import entered
-from fencepost.host import HostElsewhere, Work
-from fencepost.recurring import RecurringErrors
+from fencepost.runs.fire import entered
+from fencepost.runs.host import HostElsewhere
+from fencepost.runs.recurring import RecurringErrors
+from fencepost.runs.run import NotStarted, Run, TooLate
+from fencepost.runs.threads import Work
 
 if TYPE_CHECKING:
     from fencepost.apscheduler.roll import Roll
 
 log = logging.getLogger("fencepost")
 
-NO_ROOM = 1_000_000
 QUEUED = 1.0
 """Seconds after which a run counts as having waited for a thread. Less is the time it takes to hand one over."""
-UNLIMITED = 100
-"""Slots for an executor that runs as many coroutines as it is given."""
 _NOT_STARTED = object()
 
 
@@ -54,6 +54,9 @@ class ExecutorHost(HostElsewhere):
         self._scheduler = scheduler
         self._roll = roll
         self._handing_over = handing_over
+        self._pools = Pools(scheduler, roll)
+        self._arrived: dict[Run, float] = {}
+        """When runs came here, by the steady clock."""
         self._claimed: deque[Run] = deque()
         self._errands: deque[Work] = deque()
         self._handed: set[Run] = set()
@@ -62,20 +65,38 @@ class ExecutorHost(HostElsewhere):
         self._closed = False
         self._errors = RecurringErrors(log)
 
-    @property
-    def detached(self) -> int:
+    def room(self, now: float) -> int:
         """A scheduler that is paused, or not running, takes no runs."""
         running = self._scheduler.state == STATE_RUNNING and not self._closed
-        return super().detached if running else NO_ROOM
+        return self._pools.room(now) if running else 0
 
     def begin(self, runs: Sequence[Run]) -> None:
         self._hear_here()
-        self._claimed.extend(runs)
+        for run in runs:
+            self._arrived[run] = run.steady()
+            if self._pools.admit(run):
+                self._claimed.append(run)
+            else:
+                self._wait_or_give_back(run)
         self._wake()
+
+    def _wait_or_give_back(self, run: Run) -> None:
+        loop, heartbeat = asyncio.get_running_loop(), run.context.heartbeat
+        if self._pools.wait(run, heartbeat):
+            loop.call_later(heartbeat, self._give_back_waiting, run)
+        else:
+            loop.call_later(STEP_BACK, run.context.room_changed)
+            self._tell(run, NotStarted())
+
+    def _give_back_waiting(self, run: Run) -> None:
+        if self._pools.drop(run):
+            self._tell(run, NotStarted())
 
     def cancel(self, run: Run) -> None:
         """A coroutine that has not begun finds out when it enters."""
-        if not run.task.is_async:
+        if self._pools.drop(run):
+            self._tell(run, NotStarted())
+        elif not run.task.is_async:
             self._outlive(run)
         elif (task := self._tasks.get(run)) is not None:
             with suppress(RuntimeError):  # its event loop has ended, and the task with it
@@ -84,6 +105,8 @@ class ExecutorHost(HostElsewhere):
     def close(self) -> None:
         """From any thread: nothing more is begun. What waits to be handed over goes back unstarted."""
         self._closed = True
+        for run in self._pools.clear():
+            self._tell(run, NotStarted())
         while self._claimed:
             with suppress(IndexError):  # handed over at this very moment
                 self._tell(self._claimed.popleft(), NotStarted())
@@ -141,15 +164,19 @@ class ExecutorHost(HostElsewhere):
         if run.claim.fire.args:
             self._conclude(run, UsageError(f"{guarded.name} is APScheduler's: trigger it without arguments"))
             return
-        job = self._stand_in(guarded, run)
+        function = function_of(guarded, run.claim.job, self._roll)
+        if function is None:  # the mirror will notice, too, and claim it no more
+            self._conclude(run, NotStarted())
+            return
+        job = self._stand_in(guarded, run, function)
         times = [run.fire.due_at.astimezone(self._scheduler.timezone)]
         try:
             executor = self._scheduler._lookup_executor(job.executor)
             self._listen_to(executor)
             if _is_process_pool(executor):
-                run.enter()  # the last moment of which this process knows
+                _enter(run, self._arrived[run])  # the last moment of which this process knows
             else:
-                job.func = self._entering(run, guarded.job.func)
+                job.func = self._entering(run, function)
             if run.fire.scheduled:
                 self._do(partial(self._handing_over, guarded, run.fire.due_at))
             executor.submit_job(job, times)
@@ -168,13 +195,16 @@ class ExecutorHost(HostElsewhere):
         event = JobSubmissionEvent(EVENT_JOB_SUBMITTED, guarded.job.id, guarded.alias, times)
         self._scheduler._dispatch_event(event)
 
-    def _stand_in(self, guarded: Guarded, run: Run) -> Any:
+    def _stand_in(self, guarded: Guarded, run: Run, function: Callable[..., Any]) -> Any:
         """A copy of the job for this one run. Slot by slot: `copy` refuses jobs that cannot be pickled."""
         job = Job.__new__(Job)
         for slot in Job.__slots__:
             if slot != "__weakref__" and hasattr(guarded.job, slot):
                 setattr(job, slot, getattr(guarded.job, slot))
         job.id = FireId.of(guarded.job.id, run, self)
+        changed = run.claim.job.args  # perhaps by another process
+        job.func = function
+        job.args, job.kwargs = changed.get("args", job.args), changed.get("kwargs", job.kwargs)
         # The store has judged both. A late start must not undo a claim; and an executor counts a run until it has told
         # everybody of its end, when the next one may be here already.
         job.misfire_grace_time, job.max_instances = None, sys.maxsize
@@ -182,28 +212,18 @@ class ExecutorHost(HostElsewhere):
 
     def _entering(self, run: Run, function: Callable[..., Any]) -> Callable[..., Any]:
         """The job's function, entered as a run."""
-        submitted = run.steady()
+        arrived = self._arrived[run]
 
         async def coroutine(*args: Any, **keywords: Any) -> Any:
             task = asyncio.current_task()
             assert task is not None
             self._tasks[run] = task
-            try:
-                _enter(run, submitted)
-            except TooLate as error:
-                self._conclude(run, error)
-                return _NOT_STARTED
-            except NotStarted:
+            if not self._enters(run, arrived):
                 return _NOT_STARTED
             return await entered(run.fire, partial(function, *args), keywords)
 
         def blocking(*args: Any, **keywords: Any) -> Any:
-            try:
-                _enter(run, submitted)
-            except TooLate as error:
-                self._conclude(run, error)
-                return _NOT_STARTED
-            except NotStarted:
+            if not self._enters(run, arrived):
                 return _NOT_STARTED
             # Its end is told here, and not only by the executor: AsyncIOExecutor hears of it on an event loop that may
             # be blocked, or gone. Pools share their threads' contexts: this one is the run's own.
@@ -218,6 +238,17 @@ class ExecutorHost(HostElsewhere):
         return coroutine if iscoroutinefunction_partial(function) else blocking
 
     # --- on the executors' threads -------------------------------------------------------------------------
+
+    def _enters(self, run: Run, arrived: float) -> bool:
+        """Whether its body may start. That it may not is told by the executor, unless it came too late."""
+        try:
+            _enter(run, arrived)
+        except TooLate as error:
+            self._conclude(run, error)
+            return False
+        except NotStarted:
+            return False
+        return True
 
     def _listen_to(self, executor: Any) -> None:
         """Executors tell of a job's end by these two, with the id of the job they were given. They outlive a stop of
@@ -267,6 +298,10 @@ class ExecutorHost(HostElsewhere):
         if isinstance(error, asyncio.CancelledError) and run.cause is None and self._closed:
             run.cancel("drain")  # by the event loop, which ends with its application
         super()._ended(run, error)
+        self._arrived.pop(run, None)
+        if freed := self._pools.ended(run):
+            self._claimed.extend(freed)
+            self._wake()
 
 
 class FireId(str):
@@ -285,16 +320,12 @@ class FireId(str):
         return str, (str(self),)  # in another process it is just an id
 
 
-def capacity(executors: Sequence[Any]) -> int:
-    """How many jobs they run at once."""
-    return sum(getattr(getattr(each, "_pool", None), "_max_workers", UNLIMITED) for each in executors)
-
-
-def _enter(run: Run, submitted: float) -> None:
-    """A run that had to wait for a thread may be later by now than its job allows."""
-    job, late = run.claim.job, run.replica.clock.wall() - run.fire.due_at
-    queued = run.steady() - submitted > QUEUED
-    if queued and run.fire.scheduled and job.misfire == "skip" and late > job.misfire_after:
+def _enter(run: Run, arrived: float) -> None:
+    """A run that had to wait for a worker, here or in a process that gave it back, may be later by now than its job
+    allows."""
+    job, late = run.claim.job, run.context.clock.wall() - run.fire.due_at
+    waited = bool(run.claim.fire.attempts) or run.steady() - arrived > QUEUED
+    if waited and run.fire.scheduled and job.misfire == "skip" and late > job.misfire_after:
         raise TooLate
     run.enter()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -11,17 +12,28 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Protocol
 
-from apscheduler.util import iscoroutinefunction_partial
-
+from fencepost.apscheduler.calls import function_of, is_marked, task_of
 from fencepost.apscheduler.roll import Guarded, Roll
-from fencepost.apscheduler.wishes import Conclude, Define, Forget, Pause, Remove, Resume, RunAt, Wish
-from fencepost.model import Gap, Job, JobRecord, fire_key, manual_key
-from fencepost.origins import origin_of
-from fencepost.replica import Replica
-from fencepost.service import Service
+from fencepost.apscheduler.wishes import (
+    Conclude,
+    Define,
+    Forget,
+    Pause,
+    Remove,
+    Resume,
+    RunAt,
+    Wish,
+    put_off_note,
+    put_off_until,
+)
+from fencepost.model import Job, JobRecord, fire_key, manual_key
+from fencepost.model.triggers import ONE_MICROSECOND
+from fencepost.replica.origins import origin_of
+from fencepost.replica.replica import Replica
+from fencepost.replica.service import Service
 from fencepost.store.base import ChangeJob, FireQuery, JobPut, NewFire, PutJob
-from fencepost.tasks import Task
-from fencepost.triggers import ONE_MICROSECOND, iso
+
+log = logging.getLogger("fencepost")
 
 BATCH = 500
 FOLLOWED = 100
@@ -30,10 +42,8 @@ SOONEST_LOOK = 1.0
 """Seconds between two looks, however often other processes change something."""
 MADE_UP_FOR = timedelta(days=1)
 """A `next_run_time` that has passed by more while no process lived is not made up for."""
-AT_ONCE = timedelta(seconds=60)
-"""How late a date may be run that was on time when it was added: joining and electing a leader take their time."""
-PUT_OFF = "next_run_time="
-"""How the note of a pause begins that lasts until the next run."""
+STARTED = timedelta(seconds=5)
+"""How long a job is kept that ran as all workers started: one that is still about to put it must find it."""
 
 
 class Keeper(Protocol):
@@ -105,21 +115,21 @@ class Mirror(Service):
     async def _define(self, wishes: Sequence[Define]) -> list[Wish]:
         replica, latest = self.replica, {wish.guarded.name: wish for wish in wishes}
         for wish in latest.values():
-            replica.registry.replace(_task(wish.guarded))
+            replica.registry.replace(task_of(wish.guarded, wish.guarded.job.func))
         self._tell_targets()
         known = {record.id: record for record in await replica.store.jobs(list(latest))}
         elsewhere = await self._known_elsewhere(latest.values(), known)
         puts, over = [], []
         for name, wish in latest.items():
             wish.guarded.offered_again = None
-            if self._is_over(wish, known.get(name), elsewhere):
+            if await self._is_over(wish, known.get(name), elsewhere):
                 over.append(wish.guarded)
-            elif name in elsewhere and _was_replaced(wish, known.get(name)):
+            elif name in elsewhere and wish.was_replaced(known.get(name)):
                 self._offer_again(wish.guarded)
-            elif not self._stands(wish, known.get(name), elsewhere):
+            elif not self._stands(wish, known.get(name)):
                 # Workers that start together find nothing, and each puts its own: the first one's stands.
                 first = wish.guarded.starting and self._due(wish.guarded) and name not in known
-                put = self._put(wish.guarded, _definition(wish))
+                put = self._put(wish.guarded, wish.definition(known.get(name)))
                 puts.append(replace(put, replace=not first, chosen=wish.chosen))
         answers = {put.job_id: put for put in await replica.store.put_jobs(puts)}
         for wish in latest.values():
@@ -162,26 +172,34 @@ class Mirror(Service):
 
     async def _known_elsewhere(
         self, wishes: Iterable[Define], known: Mapping[str, JobRecord]
-    ) -> frozenset[str]:
-        """The tasks of other live replicas; asked for only where it matters."""
+    ) -> Mapping[str, datetime]:
+        """The tasks of other live replicas, each with the time at which the first of them joined; asked for only where
+        it matters."""
         if not any(
-            each.guarded.starting or _was_replaced(each, known.get(each.guarded.name)) for each in wishes
+            each.guarded.starting or each.was_replaced(known.get(each.guarded.name)) for each in wishes
         ):
-            return frozenset()
+            return {}
         roster = await self.replica.store.roster()
         others = [each for each in roster.replicas if each.id not in (self.replica.id, *roster.overdue)]
-        return frozenset(target for each in others for target in each.targets)
+        latest_first = sorted(others, key=lambda each: each.joined_at, reverse=True)
+        return {target: each.joined_at for each in latest_first for target in each.targets}
 
-    def _is_over(self, wish: Define, record: JobRecord | None, elsewhere: frozenset[str]) -> bool:
+    async def _is_over(
+        self, wish: Define, record: JobRecord | None, elsewhere: Mapping[str, datetime]
+    ) -> bool:
         """Every worker adds, as it starts, what shall run once and at once, each with its own idea of now. The first
         one has had it run. Its peers keep the task in mind as long as they live, so a worker that comes later can
-        tell."""
+        tell. Workers that start together know the task before one of them has defined the job: then nothing has
+        become of it since the first of them joined."""
         guarded = wish.guarded
         if not (guarded.starting and guarded.runs_once and guarded.name in elsewhere and self._due(guarded)):
             return False
-        return record is None or _decided(record)
+        if record is not None:
+            return _decided(record)
+        history = await self.replica.store.history(guarded.name)
+        return bool(history) and history[-1].at >= elsewhere[guarded.name]
 
-    def _stands(self, wish: Define, record: JobRecord | None, elsewhere: frozenset[str]) -> bool:
+    def _stands(self, wish: Define, record: JobRecord | None) -> bool:
         """Whether the store has this date already, or that of a worker that started together with this one."""
         guarded = wish.guarded
         if record is None or not guarded.runs_once or record.job.trigger is None:
@@ -218,6 +236,8 @@ class Mirror(Service):
                 continue  # it has another date now
             if not all(fire.state.final for fire in fires):
                 return  # it runs, or may be given back
+            if guarded.starting and self.replica.clock.wall() - record.changed_at < STARTED:
+                return
             await self._change(name, "remove", version=record.version)
         self._roll.strike(guarded)
         if not guarded.starting and self._roll.named(name) is None:
@@ -225,11 +245,11 @@ class Mirror(Service):
 
     async def _run_at(self, guarded: Guarded, at: datetime, expected: bool) -> None:
         if at > self.replica.clock.wall() and not expected:
-            await self._change(guarded.name, "pause", f"{PUT_OFF}{iso(at)}", at)
+            await self._change(guarded.name, "pause", put_off_note(at), at)
             self._expect(guarded, at)
             return
         records = await self.replica.store.jobs([guarded.name])
-        put_off = [until for record in records for gap in record.pauses if (until := _put_off_until(gap))]
+        put_off = [until for record in records for gap in record.pauses if (until := put_off_until(gap))]
         if expected and at not in put_off:
             return  # resumed, or put off to another time
         if any(until > self.replica.clock.wall() for until in put_off if until != at):
@@ -295,17 +315,37 @@ class Mirror(Service):
                 else:
                     self._wish_again(Define(guarded))
         elif guarded.stored is not None and record.fingerprint != guarded.stored.fingerprint:
-            # Changed by another process. It counts as ours, too: one that starts with the definition of its code must
-            # not undo it as long as one of us lives.
-            await store.put_jobs([replace(self._put(guarded, record.job), replace=False)])
+            replaced = guarded.native.fingerprint in record.earlier
+            if guarded.shared or is_marked(record.job) or not replaced:
+                # Changed by another process. It counts as ours, too: one that starts with the definition of its code
+                # must not undo it as long as one of us lives.
+                await store.put_jobs([replace(self._put(guarded, record.job), replace=False)])
+            else:  # by other code, that of a deploy perhaps: should it be rolled back, ours holds again
+                self._offer_again(guarded)
         changed = guarded.stored is None or record.fingerprint != guarded.stored.fingerprint
         self._learn(guarded, record)
         if changed:
+            self._know_function(guarded, record.job)
             self._keeper.defined([guarded])
         if guarded.moment is not None and self._due(guarded) and _decided(record):
             if guarded.ran_out:
                 await self._conclude(guarded, guarded.moment)
             self._ran_out(guarded)
+
+    def _know_function(self, guarded: Guarded, definition: Job) -> None:
+        """Another process may have given the job another function, or taken it back."""
+        function = function_of(guarded, definition, self._roll)
+        if function is None and guarded.name in self.replica.registry:
+            log.warning(
+                "job %s runs %s since another process changed it; this process has scheduled nothing from that module, "
+                "so it leaves the job to others",
+                guarded.name,
+                definition.args.get("func"),
+            )
+            self._drop(guarded.name)
+        elif function is not None:
+            self.replica.registry.replace(task_of(guarded, function))
+            self._tell_targets()
 
     def _learn(self, guarded: Guarded, record: JobRecord) -> None:
         guarded.stored = record.job
@@ -315,7 +355,7 @@ class Mirror(Service):
             guarded.calendar = record.job.trigger
         guarded.put_off = None
         for gap in record.pauses:
-            if (at := _put_off_until(gap)) is not None:
+            if (at := put_off_until(gap)) is not None:
                 guarded.put_off = at
                 self._expect(guarded, at)
 
@@ -339,37 +379,7 @@ class Mirror(Service):
         self.wake()
 
 
-def _definition(wish: Define) -> Job:
-    """A date that was due when it was added, and on time, runs at once: also if the store takes it only later."""
-    job, moment = wish.guarded.native, wish.guarded.moment
-    if moment is None or wish.added_at is None:
-        return job
-    late = wish.added_at - moment
-    if timedelta(0) <= late <= job.misfire_after:
-        return replace(job, misfire_after=max(job.misfire_after, AT_ONCE))
-    return job
-
-
-def _was_replaced(wish: Define, record: JobRecord | None) -> bool:
-    """Whether the store has had this definition, and another since."""
-    return record is not None and not wish.chosen and wish.guarded.native.fingerprint in record.earlier
-
-
 def _decided(record: JobRecord) -> bool:
     """Whether all fires of a job with dates are decided."""
     trigger, through = record.job.trigger, record.decided_through
     return trigger is not None and through is not None and trigger.next_after(through) is None
-
-
-def _put_off_until(gap: Gap) -> datetime | None:
-    """The next run for whose sake the job is paused; not if the pause was ended or moved since."""
-    if gap.until is not None and gap.note == f"{PUT_OFF}{iso(gap.until)}":
-        return gap.until
-    return None
-
-
-def _task(guarded: Guarded) -> Task:
-    function = guarded.job.func
-    return Task(
-        guarded.name, function, iscoroutinefunction_partial(function), None, frozenset(), frozenset(), False
-    )

@@ -12,7 +12,7 @@ from typing import Any
 
 from fencepost.errors import ConfigurationError
 from fencepost.model import checked_id
-from fencepost.triggers import Trigger
+from fencepost.model.triggers import Trigger
 
 _MADE_UP = re.compile(r"[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}")
 _FITS = re.compile(r"[A-Za-z0-9_.:-]{1,200}")

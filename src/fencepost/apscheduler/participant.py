@@ -6,18 +6,17 @@ import asyncio
 import concurrent.futures
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from fencepost.apscheduler.mirror import Mirror
 from fencepost.clock import Clock, SystemClock
 from fencepost.errors import FencepostError, StoreUnavailable, StoreUnusable, UsageError
-from fencepost.execute import Host
-from fencepost.host import ClosableHost
-from fencepost.replica import Identity, Replica
-from fencepost.scheduler import Scheduler
+from fencepost.replica.replica import Identity, Replica
+from fencepost.runs.host import ClosableHost
+from fencepost.runs.run import Host
+from fencepost.runs.tasks import Registry
+from fencepost.scheduler.scheduler import Scheduler
 from fencepost.store.base import Store
-from fencepost.tasks import Registry
 
 log = logging.getLogger("fencepost")
 
@@ -32,7 +31,6 @@ class Participant(Scheduler):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._sized = self.settings.slots
         self._joined: concurrent.futures.Future[None] | None = None
         self._make_mirror: Callable[[Replica], Mirror] | None = None
         self._mirror: Mirror | None = None
@@ -83,11 +81,6 @@ class Participant(Scheduler):
         replica.begin()
         await replica.ready()
 
-    def resize(self, slots: int) -> None:
-        """As many slots as the executors have workers, unless a number was given."""
-        if self.settings.slots == self._sized:
-            self.settings, self._sized = replace(self.settings, slots=slots), slots
-
     async def _ready_store(self) -> Store:
         """What was added to the scheduler before is known there, too."""
         store = await super()._ready_store()
@@ -118,7 +111,9 @@ class Participant(Scheduler):
             joined.cancel()
         if drained is not None:
             await asyncio.wrap_future(drained)
-        elif replica is not None:
+        elif (
+            replica is not None and replica.has_begun
+        ):  # one that never reached its store has nothing to leave
             await replica.drain()
         if store is not None and store is not self._given_store:
             await store.close()

@@ -14,7 +14,7 @@ from fencepost.apscheduler.names import derived_name, given_name, is_made_up
 from fencepost.apscheduler.triggers import from_apscheduler
 from fencepost.errors import ConfigurationError
 from fencepost.model import Job, Overlap
-from fencepost.triggers import EARLIEST, Trigger, at
+from fencepost.model.triggers import EARLIEST, Trigger, at
 
 SHORTEST_GRACE = timedelta(seconds=1)
 """Later than that a fire is late enough to be coalesced, if it may be late at all."""
@@ -32,6 +32,8 @@ class Guarded:
     """Of its job store."""
     native: Job
     """Fencepost's. It says when."""
+    shared: bool = False
+    """Other processes see its row in the job store."""
     calendar: Trigger | None = None
     """The trigger as the store keeps it, with the anchor that it chose; None: not known yet."""
     stored: Job | None = None
@@ -57,8 +59,15 @@ class Guarded:
     @property
     def moment(self) -> datetime | None:
         """Of a job that runs once: when. None: it is paused, or runs more often."""
-        trigger = (self.stored or self.native).trigger if self.runs_once else None
-        return None if trigger is None else trigger.next_after(EARLIEST)
+        return self._date_of(self.stored or self.native)
+
+    @property
+    def own_moment(self) -> datetime | None:
+        """The same, as this process has declared it."""
+        return self._date_of(self.native)
+
+    def _date_of(self, job: Job) -> datetime | None:
+        return job.trigger.next_after(EARLIEST) if self.runs_once and job.trigger is not None else None
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,8 @@ class Roll:
         self._lock = threading.RLock()
         self._by_name: dict[str, Guarded] = {}
         self._names: dict[tuple[str, str], str] = {}
+        self.changes = 0
+        """How often a job was entered, struck or given other arguments."""
 
     def drafted(self, job: Any, alias: str, shared: bool, *, being_added: bool = False) -> Guarded | None:
         """What the job would be on the roll; None: it is not to be guarded. An error if it can not be guarded."""
@@ -93,13 +104,13 @@ class Roll:
             )
         name = self._name(job, alias, made_up and not shared)
         try:
-            trigger = self._trigger(job, name)
+            trigger = self._trigger(job, name, shared)
         except ConfigurationError as problem:
             raise ConfigurationError(
                 f"job {job.id!r} cannot be guarded: {problem} To leave it as it is, on every process: "
                 f"guard(…, unguarded=[{job.id!r}])"
             ) from None
-        return Guarded(job, alias, self._native(name, job, trigger))
+        return Guarded(job, alias, self._native(name, job, trigger), shared)
 
     def enter(self, guarded: Guarded) -> None:
         with self._lock:
@@ -111,8 +122,15 @@ class Roll:
                 )
             if known is not None and known.native.trigger == guarded.native.trigger:
                 guarded.calendar, guarded.starting = known.calendar, known.starting
+            self.changes += 1
             self._by_name[guarded.name] = guarded
             self._names[guarded.alias, guarded.job.id] = guarded.name
+
+    def renew(self, guarded: Guarded, job: Any) -> None:
+        """The same job with what does not matter to the store, such as its arguments, changed."""
+        with self._lock:
+            self.changes += 1
+            guarded.job = job
 
     def named(self, name: str) -> Guarded | None:
         return self._by_name.get(name)
@@ -129,6 +147,7 @@ class Roll:
         """Unless its name has been given to another meanwhile."""
         with self._lock:
             if self._by_name.get(guarded.name) is guarded:
+                self.changes += 1
                 del self._by_name[guarded.name]
                 self._names.pop((guarded.alias, guarded.job.id), None)
 
@@ -145,11 +164,11 @@ class Roll:
             name = f"{first}-{number}"
         return name
 
-    def _trigger(self, job: Any, name: str) -> Trigger | None:
+    def _trigger(self, job: Any, name: str, shared: bool) -> Trigger | None:
         """A job that runs once runs at its `next_run_time`, whatever its trigger said first. A paused one has no date
         at all, so that its moment does not pass as one that was skipped."""
         if not isinstance(job.trigger, DateTrigger) or not hasattr(job, "next_run_time"):
-            return from_apscheduler(job.trigger, spread=name)
+            return from_apscheduler(job.trigger, spread=name, from_row=shared)
         return None if job.next_run_time is None else at(job.next_run_time)
 
     def _native(self, name: str, job: Any, trigger: Trigger | None) -> Job:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
+from fencepost.apscheduler.calls import merged
 from fencepost.apscheduler.roll import Guarded
+from fencepost.model import Gap, Job, JobRecord
+from fencepost.model.triggers import iso
 
+AT_ONCE = timedelta(seconds=60)
+"""How late a date may be run that was on time when it was added: joining and electing a leader take their time."""
 KEPT_KNOWN = 3600.0
 """Seconds for which a job that is over stays known here: its last fire may be claimed late."""
 
@@ -20,8 +25,27 @@ class Define:
     """If the definition is new it begins with a pause."""
     added_at: datetime | None = None
     """When the application added or changed it, by this process's clock. None: it was found in a job store."""
+    base: Job | None = None
+    """What this process had before it changed some of it: the rest may have been changed by other processes."""
     chosen: bool = False
     """The application has added or changed it while it ran, and not as it started: that holds for all processes."""
+
+    def was_replaced(self, record: JobRecord | None) -> bool:
+        """Whether the store has had this definition, and another since."""
+        return record is not None and not self.chosen and self.guarded.native.fingerprint in record.earlier
+
+    def definition(self, record: JobRecord | None) -> Job:
+        """What to put. A date that was due when it was added, and on time, runs at once, also if the store takes it
+        only later."""
+        job, moment = self.guarded.native, self.guarded.moment
+        if self.base is not None and record is not None and not self.guarded.runs_once:
+            return merged(self.base, job, record.job)
+        if moment is None or self.added_at is None:
+            return job
+        late = self.added_at - moment
+        if timedelta(0) <= late <= job.misfire_after:
+            return replace(job, misfire_after=max(job.misfire_after, AT_ONCE))
+        return job
 
 
 @dataclass(frozen=True)
@@ -66,3 +90,13 @@ class Forget:
 
 
 Wish = Define | Pause | Resume | Remove | Conclude | RunAt | Forget
+
+
+def put_off_note(at: datetime) -> str:
+    """Of a pause that lasts until the next run, which was set by hand."""
+    return f"next_run_time={iso(at)}"
+
+
+def put_off_until(gap: Gap) -> datetime | None:
+    """The next run for whose sake the job is paused; not if the pause was ended or moved since."""
+    return gap.until if gap.until is not None and gap.note == put_off_note(gap.until) else None

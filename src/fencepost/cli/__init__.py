@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import click
 
-from fencepost._version import __version__
+from fencepost import __version__
 from fencepost.cli.audit import audit
 from fencepost.cli.cancel import cancel
 from fencepost.cli.demo import demo

@@ -20,17 +20,17 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from fencepost.audit import Finding, Kind, Report
-from fencepost.audit import audit as make_audit
-from fencepost.audit.pages import Progress as Told
 from fencepost.cli.output import emit, facts, length, note, say, table, when
 from fencepost.cli.source import Source, json_option, no_such_job, takes
+from fencepost.insight.audit import Finding, Kind, Report
+from fencepost.insight.audit import audit as make_audit
+from fencepost.insight.audit.pages import Progress as Told
+from fencepost.insight.views.shapes import Shape, event_shape, time
+from fencepost.insight.views.times import ago
+from fencepost.insight.views.unreadable import unreadable_shape
 from fencepost.model import State
+from fencepost.model.triggers import iso
 from fencepost.store.base import Store
-from fencepost.triggers import iso
-from fencepost.views.shapes import Shape, event_shape, time
-from fencepost.views.times import ago
-from fencepost.views.unreadable import unreadable_shape
 
 SHOWN = 50
 """Findings of each kind that are shown; --json has up to a thousand."""
@@ -93,7 +93,7 @@ def audit(
         )
     _note_forgotten(report)
     if as_json:
-        emit(_shape(report))
+        emit(report_shape(report))
     else:
         tell(report, source.scheduler.store_name)
     return 0 if report.clean else 1
@@ -203,7 +203,7 @@ def _verdict(report: Report, shown: int) -> str:
 # --- for programs ---------------------------------------------------------------------------------------
 
 
-def _shape(report: Report) -> Shape:
+def report_shape(report: Report) -> Shape:
     return {
         "clean": report.clean,
         "now": iso(report.now),

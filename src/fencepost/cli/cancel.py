@@ -13,9 +13,9 @@ from fencepost.cli.source import Source, json_option, takes, whoami
 from fencepost.errors import UsageError
 from fencepost.insight.cluster import standings
 from fencepost.insight.lookup import stored_fire
+from fencepost.insight.views.shapes import fire_shape
 from fencepost.model import FireRecord, Job, State
 from fencepost.store.base import FireQuery, Store
-from fencepost.views.shapes import fire_shape
 
 LOOKS, PAUSE_SECONDS = 20, 0.1
 

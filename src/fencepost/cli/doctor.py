@@ -12,10 +12,10 @@ from rich.text import Text
 from fencepost.cli.output import console, emit, printable, say
 from fencepost.cli.source import Source, json_option, takes
 from fencepost.clock import SystemClock
-from fencepost.views.shapes import Shape
+from fencepost.insight.views.shapes import Shape
 
 if TYPE_CHECKING:
-    from fencepost.doctor import Diagnosis, Finding
+    from fencepost.insight.doctor import Diagnosis, Finding
 
 STYLES = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -30,7 +30,7 @@ def doctor(words: tuple[str, ...], url: str | None, namespace: str | None, as_js
     joins, and no store is made. Exits 1 if something is wrong, 78 if no TARGET is given and the namespace holds
     nothing.
     """
-    from fencepost.doctor import diagnose
+    from fencepost.insight.doctor import diagnose
 
     source = Source.of(words, (), url, namespace)
     found = asyncio.run(diagnose(source.scheduler, source.target, SystemClock()))

@@ -7,16 +7,17 @@ from datetime import datetime
 from typing import Any
 
 import click
+from rich.table import Table
 
-from fencepost.cli.output import emit, last_line, length, narrow, roughly, say, table, when
+from fencepost.cli.output import console, emit, last_line, length, narrow, roughly, say, table_of, when
 from fencepost.cli.source import Source, json_option, takes
 from fencepost.cli.views import not_both, shown, tz_option, watch_option
 from fencepost.insight.fires import find_fires
 from fencepost.insight.lookup import short_key
+from fencepost.insight.views.shapes import fire_shape
+from fencepost.insight.views.times import ago
 from fencepost.model import FireRecord, State
 from fencepost.store.base import Store
-from fencepost.views.shapes import fire_shape
-from fencepost.views.times import ago
 
 COLUMNS = ("fire", "state", "why", "attempt", "started", "took", "replica")
 NARROW_COLUMNS = ("fire", "state", "started", "took", "why")
@@ -72,12 +73,16 @@ def fires(
 
 
 def print_fires(found: Sequence[FireRecord], now: datetime) -> None:
-    if not found:
-        say("no such fires")
-    elif narrow():
-        table(NARROW_COLUMNS, (_narrow_row(fire, now) for fire in found))
+    if found:
+        console().print(fire_table(found, now))
     else:
-        table(COLUMNS, (_row(fire) for fire in found))
+        say("no such fires")
+
+
+def fire_table(found: Sequence[FireRecord], now: datetime) -> Table:
+    if narrow():
+        return table_of(NARROW_COLUMNS, (_narrow_row(fire, now) for fire in found))
+    return table_of(COLUMNS, (_row(fire) for fire in found))
 
 
 def _narrow_row(fire: FireRecord, now: datetime) -> tuple[Any, ...]:

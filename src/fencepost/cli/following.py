@@ -11,10 +11,10 @@ import click
 from fencepost.cli.output import emit, last_line, length, note
 from fencepost.cli.progress import Show, view
 from fencepost.errors import FencepostError, StoreUnavailable
-from fencepost.handle import LOOK_EVERY, Handle
+from fencepost.insight.views.shapes import fire_shape
 from fencepost.model import FireRecord, State
+from fencepost.scheduler.handle import LOOK_EVERY, Handle
 from fencepost.store.base import Store
-from fencepost.views.shapes import fire_shape
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

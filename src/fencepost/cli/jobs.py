@@ -10,14 +10,15 @@ import click
 
 from fencepost.cli.output import emit, facts, note, say, table, when
 from fencepost.cli.source import Source, json_option, no_such_job, stored_job, takes, whoami
-from fencepost.cli.status import job_state, job_table
+from fencepost.cli.status import job_table
 from fencepost.cli.views import tz_option
 from fencepost.errors import ConfigurationError
+from fencepost.insight.views.overview import overview
+from fencepost.insight.views.shapes import Shape, definition_shape, event_shape, time
+from fencepost.insight.views.standing import job_state
 from fencepost.model import JobEvent, JobRecord, Json
+from fencepost.model.triggers import from_iso, trigger_from_json
 from fencepost.store.base import Store
-from fencepost.triggers import from_iso, trigger_from_json
-from fencepost.views.overview import overview
-from fencepost.views.shapes import Shape, definition_shape, event_shape, time
 
 
 class ListByDefault(click.Group):

@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fencepost.views.words import distance as distance
-from fencepost.views.words import last_line as last_line
-from fencepost.views.words import length as length
-from fencepost.views.words import roughly as roughly
-from fencepost.views.words import when as when
+from fencepost.insight.views.words import distance as distance
+from fencepost.insight.views.words import last_line as last_line
+from fencepost.insight.views.words import length as length
+from fencepost.insight.views.words import roughly as roughly
+from fencepost.insight.views.words import when as when
 
 PIPE_WIDTH = 200
 """Columns where there is no terminal: keys must come out whole."""
@@ -61,6 +61,10 @@ def note(text: str) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
+    console().print(table_of(columns, rows, title))
+
+
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> Table:
     made = Table(
         *columns,
         title=title,
@@ -78,7 +82,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | No
     for column in made.columns:  # what is squeezed stays readable
         natural = max((cell.cell_len for cell in column.cells if isinstance(cell, Text)), default=0)
         column.min_width = min(NARROWEST, max(natural, len(str(column.header))))
-    console().print(made)
+    return made
 
 
 def narrow() -> bool:

@@ -6,10 +6,10 @@ import click
 
 from fencepost.cli.output import emit, say, when
 from fencepost.cli.source import Source, json_option, stored_job, takes, whoami
+from fencepost.insight.views.shapes import pause_shape
+from fencepost.insight.views.times import ahead
 from fencepost.model import Gap
 from fencepost.store.base import Store
-from fencepost.views.shapes import pause_shape
-from fencepost.views.times import ahead
 
 
 @click.command()

@@ -14,10 +14,10 @@ from fencepost.cli.target import load
 from fencepost.clock import SystemClock
 from fencepost.errors import FencepostError, UsageError
 from fencepost.model import Job
-from fencepost.scheduler import Scheduler
+from fencepost.model.triggers import Cron, Every, Trigger, from_iso, iso, trigger_from_json
+from fencepost.scheduler.scheduler import Scheduler
 from fencepost.settings import did_you_mean
 from fencepost.store.base import Store
-from fencepost.triggers import Cron, Every, Trigger, from_iso, iso, trigger_from_json
 
 
 @click.command()

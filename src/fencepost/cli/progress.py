@@ -14,9 +14,9 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from fencepost.cli.output import note, printable
-from fencepost.masking import mask_for
 from fencepost.model import FireRecord, State
 from fencepost.pipeline.progress import BEFORE_THE_FIRST
+from fencepost.runs.masking import mask_for
 from fencepost.web.logs import Formatter
 
 Show = Callable[[FireRecord], None]
@@ -79,6 +79,9 @@ class Bars:
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
+
+    def __rich__(self) -> Progress:
+        return self._progress
 
     def show(self, fire: FireRecord) -> None:
         told = fire.progress or {}

@@ -6,8 +6,8 @@ import click
 
 from fencepost.cli.output import emit, say, when
 from fencepost.cli.source import Source, json_option, stored_job, takes, whoami
+from fencepost.insight.views.shapes import next_run, time
 from fencepost.store.base import Store
-from fencepost.views.shapes import next_run, time
 
 
 @click.command()

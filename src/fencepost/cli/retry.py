@@ -9,8 +9,8 @@ from fencepost.cli.output import say
 from fencepost.cli.show import stored_fire
 from fencepost.cli.source import Source, stored_job, takes, whoami
 from fencepost.cli.trigger import checked_name
-from fencepost.manual import check_retry
 from fencepost.model import FireRecord
+from fencepost.scheduler.manual import check_retry
 from fencepost.store.base import Store
 
 

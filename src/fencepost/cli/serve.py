@@ -11,7 +11,7 @@ import click
 from fencepost.cli.run import log_options
 from fencepost.cli.target import load
 from fencepost.errors import ConfigurationError, missing_extra
-from fencepost.scheduler import Scheduler
+from fencepost.scheduler.scheduler import Scheduler
 
 
 @click.command()
@@ -33,16 +33,15 @@ def serve(target: str, replica: str, log_format: Any, verbose: bool, **options: 
     scheduler = load(target)
     given = {name: value for name, value in options.items() if value is not None}
     scheduler.settings = replace(scheduler.settings, **given)
-    app = scheduler.asgi(replica=replica == "on")
-
-    from fencepost.web.auth import check_address
-    from fencepost.web.logs import configure
-
     try:
+        from fencepost.web.app import WebApp
+        from fencepost.web.auth import check_address
+        from fencepost.web.logs import configure
         from fencepost.web.server import serve_on
     except ModuleNotFoundError as error:
         raise missing_extra("the service", error, "web") from None
 
+    app = WebApp(scheduler, replica=replica == "on")
     check_address(scheduler.settings)
     with bound(scheduler) as listener:
         configure(log_format, scheduler.settings, verbose=verbose)

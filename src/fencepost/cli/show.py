@@ -14,9 +14,9 @@ from fencepost.cli.source import Source, json_option, takes
 from fencepost.cli.views import tz_option
 from fencepost.insight.lookup import fire_or_latest
 from fencepost.insight.lookup import stored_fire as stored_fire
+from fencepost.insight.views.shapes import whole_fire_shape
+from fencepost.insight.views.tracebacks import folded, told_once
 from fencepost.model import FireRecord, Json
-from fencepost.views.shapes import whole_fire_shape
-from fencepost.views.tracebacks import folded, told_once
 
 
 @click.command()

@@ -13,28 +13,22 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from fencepost.cli.target import load
 from fencepost.errors import ConfigurationError, NothingStored, StoreUnavailable, UsageError
+from fencepost.insight.existence import WHERE_ELSE, must_exist, never_run
 from fencepost.insight.lookup import no_such_job as no_such_job
 from fencepost.insight.lookup import stored_job as stored_job
-from fencepost.scheduler import Scheduler
+from fencepost.scheduler.scheduler import Scheduler
 from fencepost.settings import Settings, redacted
 from fencepost.store.base import Store
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 4.0
 """For opening the store. Whoever calls a command gets an answer within ten."""
-WHERE_ELSE = (
-    "give the right one with --namespace or FENCEPOST_NAMESPACE, the right store with --store or "
-    "FENCEPOST_STORE"
-)
-"""What helps if a namespace holds nothing."""
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -81,7 +75,7 @@ class Source:
         """Open the store, do this on it, close it. Creates no namespace, and no store: an empty answer would be a wrong
         one."""
         store = self.scheduler.store
-        must_exist(store, self.scheduler, self.target)
+        must_exist(store, self.scheduler.store_name, self.target)
 
         async def session() -> T:
             store.creates = False
@@ -111,7 +105,7 @@ class Source:
         try:
             await store.open()
         except NothingStored as error:
-            remedy = WHERE_ELSE if self.target is None else _never_run(self.target)
+            remedy = WHERE_ELSE if self.target is None else never_run(self.target)
             raise ConfigurationError(f"{error}; {remedy}") from None
 
 
@@ -138,29 +132,6 @@ def _scheduler(target: str | None, url: str | None, namespace: str | None) -> Sc
         if url is not None and scheduler.store_name != redacted(scheduler.settings.store_url()):
             raise UsageError(f"{target} brings a store object of its own; leave --store out")
     return scheduler
-
-
-def must_exist(store: Store, scheduler: Scheduler, target: str | None = None) -> None:
-    """The store can be seen from here, and its file or folder exists."""
-    name = scheduler.store_name
-    if not store.shared:
-        raise ConfigurationError(
-            f"{name} lives inside one process, and nothing outside can see it; give the scheduler a store that "
-            "is shared, such as sqlite:///app.db, and name it with --store or FENCEPOST_STORE"
-        )
-    path = getattr(store, "path", None)
-    if not isinstance(path, Path) or path.exists():
-        return
-    if target is not None:
-        raise ConfigurationError(f"there is no {path} yet; {_never_run(target)}")
-    raise StoreUnavailable(
-        f"there is no {path} yet: start a replica with `fencepost run app:scheduler`, or name the right store "
-        "with --store or FENCEPOST_STORE"
-    )
-
-
-def _never_run(target: str) -> str:
-    return f"nothing has run here yet; start it with `fencepost run {target}`"
 
 
 def whoami() -> str:

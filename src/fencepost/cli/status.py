@@ -7,16 +7,16 @@ from datetime import datetime
 from typing import Any
 
 import click
+from rich.table import Table
 
-from fencepost.cli.output import distance, emit, facts, narrow, roughly, say, table, when
+from fencepost.cli.output import console, distance, emit, facts, narrow, roughly, say, table, table_of, when
 from fencepost.cli.source import Source, json_option, takes
 from fencepost.cli.views import not_both, shown, tz_option, watch_option
 from fencepost.insight.lookup import shortened
-from fencepost.model import State
-from fencepost.store.base import FireQuery, Store
-from fencepost.triggers import EARLIEST, from_iso
-from fencepost.views.overview import overview
-from fencepost.views.shapes import Shape
+from fencepost.insight.views.overview import look_at_all
+from fencepost.insight.views.shapes import Shape
+from fencepost.insight.views.standing import described, job_state
+from fencepost.model.triggers import from_iso
 
 
 @click.command()
@@ -44,8 +44,7 @@ def print_status(found: Shape, now: datetime) -> None:
     facts([("store", found["store"]), ("leader", _leader(found["leader"])), ("time", when(now))])
     say("")
     if found["replicas"]:
-        columns = NARROW_REPLICA_COLUMNS if narrow() else REPLICA_COLUMNS
-        table(columns, ([_replica_cells(each, now)[name] for name in columns] for each in found["replicas"]))
+        console().print(replica_table(found["replicas"], now))
     else:
         say("no replica takes part: nothing runs until one starts")
     for replica in found["replicas"]:
@@ -61,16 +60,9 @@ def _of_job(row: Shape) -> str:
     return f" of job {row['job_id']}" if row["job_id"] not in (None, row["key"]) else ""
 
 
-FINAL = tuple(state for state in State if state.final)
-RECENT = 1000
-"""Fires that ended and are read, so that those that cannot be are told of."""
-
-
-async def look_at_all(store: Store, name: str) -> tuple[Shape, datetime]:
-    """An overview, for which also what is rarely read has been read, so that it shows what cannot be."""
-    await store.history_since(EARLIEST)
-    await store.find_fires(FireQuery(states=FINAL, limit=RECENT))
-    return await overview(store, name)
+def replica_table(replicas: Iterable[Shape], now: datetime) -> Table:
+    columns = NARROW_REPLICA_COLUMNS if narrow() else REPLICA_COLUMNS
+    return table_of(columns, ([_replica_cells(each, now)[name] for name in columns] for each in replicas))
 
 
 def job_table(jobs: Iterable[Shape], now: datetime) -> None:
@@ -135,37 +127,6 @@ def _next(job: Shape) -> datetime | None:
 
 def _ended(last: Shape) -> datetime:
     return from_iso(last["finished_at"] or last["due_at"])
-
-
-def job_state(job: Shape) -> str:
-    """In words: `paused until … by …: migrating`, `running, but its replica is dead`."""
-    return ", ".join(map(described, job["states"], [job] * len(job["states"])))
-
-
-def described(state: str, job: Shape) -> str:
-    if state == "paused":
-        pause = job["paused"]
-        until = f" until {when(from_iso(pause['until']))}" if pause["until"] else ""
-        by = f" by {pause['by']}" if pause["by"] else ""
-        reason = f": {pause['reason']}" if pause["reason"] else ""
-        return f"paused{until}{by}{reason}"
-    if state == "orphaned":
-        since = f" since {when(from_iso(job['orphaned_since']))}" if job["orphaned_since"] else ""
-        return f"orphaned: no live replica knows its task{since}"
-    if state == "conflict":
-        other = job["conflicts"][0]
-        return f"conflict: {other['replica']} declares it from {told(other['origin'])}"
-    if state == "by hand":
-        return f"made by hand, in place of the code in {told(job['origin'])}"
-    if state == "running":
-        standings = {run["replica_state"] for run in job["active"] if run["state"] == "running"}
-        bad = [name for name in ("dead", "gone", "overdue") if name in standings]
-        return f"running, but its replica is {bad[0]}" if bad else "running"
-    return state
-
-
-def told(origin: Shape | None) -> str:
-    return origin["told"] if origin else "an unknown place"
 
 
 def _last(last: Shape | None, now: datetime) -> str:

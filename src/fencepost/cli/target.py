@@ -8,15 +8,15 @@ import traceback
 from pathlib import Path
 
 from fencepost.errors import ConfigurationError, FencepostError, UsageError
-from fencepost.importing import refusing_starts
-from fencepost.scheduler import Scheduler
+from fencepost.runs.importing import refusing_starts
+from fencepost.scheduler.scheduler import Scheduler
 from fencepost.settings import did_you_mean
 
 
 def load(target: str) -> Scheduler:
     """The scheduler a target names: a module's attribute, or a file with commands."""
     if target.endswith(".toml"):
-        from fencepost.jobfile import scheduler_from
+        from fencepost.scheduler.jobfile import scheduler_from
 
         return scheduler_from(Path(target))
     module_name, separator, attribute = target.partition(":")

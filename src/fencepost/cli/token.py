@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from fencepost.access import HASH_KIND, ROLES, checked_caller, digest_of, entry_of, new_token
 from fencepost.cli.output import emit, note
 from fencepost.cli.source import json_option
+from fencepost.web.access import HASH_KIND, ROLES, checked_caller, digest_of, entry_of, new_token
 
 
 @click.command()

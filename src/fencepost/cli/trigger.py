@@ -15,10 +15,10 @@ from fencepost.cli.output import say
 from fencepost.cli.progress import log_to_stderr, view
 from fencepost.cli.source import Source, stored_job, takes, whoami
 from fencepost.errors import AnotherRunIsActive, ConfigurationError, FencepostError, UsageError
-from fencepost.handle import Handle
 from fencepost.model import FireRecord, checked_id
 from fencepost.pipeline.pipeline import Pipeline
 from fencepost.pipeline.status import is_pipeline
+from fencepost.scheduler.handle import Handle
 from fencepost.store.base import Store
 
 

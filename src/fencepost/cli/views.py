@@ -12,9 +12,9 @@ import click
 
 from fencepost.cli.output import note
 from fencepost.errors import StoreUnavailable, UsageError
+from fencepost.insight.views.words import shown_in
+from fencepost.model.triggers import zone
 from fencepost.settings import did_you_mean
-from fencepost.triggers import zone
-from fencepost.views.words import shown_in
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 T = TypeVar("T")

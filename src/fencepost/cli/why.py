@@ -9,9 +9,9 @@ import click
 from fencepost.cli.output import emit, say
 from fencepost.cli.source import Source, json_option, takes
 from fencepost.cli.views import tz_option
+from fencepost.insight.views.shapes import Shape, fire_shape, time
 from fencepost.insight.why import Answer, answer
-from fencepost.triggers import iso
-from fencepost.views.shapes import Shape, fire_shape, time
+from fencepost.model.triggers import iso
 
 
 @click.command()

@@ -9,18 +9,26 @@ from datetime import datetime
 from itertools import chain
 
 from fencepost.insight.cluster import ACTIVE, Cluster
+from fencepost.insight.views.shapes import (
+    Shape,
+    origin_shape,
+    outcome_shape,
+    pause_shape,
+    run_shape,
+    schedule,
+    time,
+)
+from fencepost.insight.views.unreadable import Marks, hidden_shape, marked, unreadable_shape
 from fencepost.model import FireRecord, Gap, JobRecord, LastRun, Rival, State
+from fencepost.model.triggers import iso
+from fencepost.model.values import json_text
 from fencepost.store.base import FireQuery, JobPage, Store
 from fencepost.store.unreadable import Unreadable
-from fencepost.triggers import iso
-from fencepost.values import json_text
-from fencepost.views.shapes import Shape, origin_shape, pause_shape, run_shape, schedule, time
-from fencepost.views.unreadable import Marks, hidden_shape, marked, unreadable_shape
 
 PAGE = 200
 """Jobs read in one step of the store. In SQLite a writer waits for a step that reads, unless the journal is WAL."""
 MOST_JOBS = 10_000
-"""Jobs that a status lists. A page of `/jobs` reaches the others."""
+"""Jobs that a status lists, beside those that cannot be read. A page of `/jobs` reaches the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +119,7 @@ class Board:
         next_run_at = record.next_run_after(cluster.now)
         shape = {
             **_standing(record, cluster, active, orphaned, pause),
-            "last": _outcome(tail or record.last_run),
+            "last": outcome_shape(last) if (last := tail or record.last_run) else None,
             "last_run": run_shape(record.last_run),
             "last_success_at": time(record.last_success_at),
             "failures_in_a_row": record.failures_in_a_row,
@@ -182,7 +190,8 @@ async def read_all(store: Store, board: Board, cluster: Cluster, most: int | Non
     async for records in pages(store):
         entries += await board.entries(store, cluster, records)
         if most is not None and len(entries) > most:
-            return Reading(cluster, entries[:most], True, store.unreadable.rows)
+            listed = in_order(entries[:most], hidden(store, entries))
+            return Reading(cluster, listed, True, store.unreadable.rows)
     whole = in_order(entries, hidden(store, entries))
     return Reading(cluster, whole, False, store.unreadable.rows)
 
@@ -244,18 +253,4 @@ def _active(fire: FireRecord, standing: Mapping[str, str]) -> Shape:
         "started_at": time(fire.started_at),
         "attempt": fire.attempt,
         "progress": None if fire.progress is None else dict(fire.progress),
-    }
-
-
-def _outcome(last: FireRecord | LastRun | None) -> Shape | None:
-    if last is None:
-        return None
-    return {
-        "key": last.key,
-        "state": last.state.value,
-        "reason": last.reason,
-        "due_at": iso(last.due_at),
-        "started_at": time(last.started_at),
-        "finished_at": time(last.finished_at),
-        "replica": last.replica,
     }

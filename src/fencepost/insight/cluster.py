@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from fencepost.insight.views.shapes import Shape
 from fencepost.model import FireRecord, ReplicaRecord, State
+from fencepost.model.triggers import iso
 from fencepost.store.base import Evidence, FireQuery, Roster, Store
-from fencepost.triggers import iso
-from fencepost.views.shapes import Shape
 
 ACTIVE = (State.RUNNING, State.WAITING, State.QUEUED)
 MOST_ACTIVE = 1_000

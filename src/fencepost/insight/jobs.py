@@ -8,10 +8,10 @@ from typing import Any
 
 from fencepost.insight.board import Board, read_all
 from fencepost.insight.cluster import cluster_of
+from fencepost.insight.views.shapes import Shape
 from fencepost.model import Gap
+from fencepost.model.triggers import from_iso
 from fencepost.store.base import Store
-from fencepost.triggers import from_iso
-from fencepost.views.shapes import Shape
 
 
 @dataclass(frozen=True, slots=True)

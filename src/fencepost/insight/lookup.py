@@ -16,7 +16,7 @@ from fencepost.errors import UsageError
 from fencepost.model import FireRecord, JobRecord
 from fencepost.settings import did_you_mean
 from fencepost.store.base import FireQuery, Store
-from fencepost.store.unreadable import RowUnreadable
+from fencepost.store.rereading import readable_job
 
 TIME_ALONE = timedelta(hours=12)
 """A fire due this recently is named by the time of day: pasted back within as long again, it still is the latest."""
@@ -40,14 +40,6 @@ async def stored_job(store: Store, job_id: str) -> JobRecord:
     if record is None:
         raise await no_such_job(store, job_id)
     return record
-
-
-async def readable_job(store: Store, job_id: str) -> JobRecord | None:
-    """None: there is none. Raises if there is one that cannot be read."""
-    found = await store.jobs([job_id])
-    if not found and (row := store.unreadable.holding(job_id)):
-        raise RowUnreadable(f"{row.told}; {row.remedy}")
-    return found[0] if found else None
 
 
 async def no_such_job(store: Store, job_id: str) -> UsageError:

@@ -13,25 +13,24 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from contextlib import suppress
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fencepost.clock import SystemClock
-from fencepost.control import ControlThread
 from fencepost.errors import FencepostError
 from fencepost.insight.board import Board, Reading, read_all
 from fencepost.insight.cluster import Cluster, cluster_of
+from fencepost.replica.control import ControlThread
 from fencepost.store.base import Store
 from fencepost.store.rereading import READ_AGAIN, read_again
-
-if TYPE_CHECKING:
-    from fencepost.scheduler import Scheduler
 
 T = TypeVar("T")
 
 FRESH = 1.0
 """Seconds for which a reading is shared."""
 TIMES_ITS_COST = 10.0
-"""Or so many times as long as it took, if that is longer."""
+"""Or so many times as long as it took, if that is longer,"""
+MOST_FRESH = 15.0
+"""but never for longer: a reading may have taken long because the server was stopped for a while."""
 MOST_SHARED = 200
 KEEP_UP = 15.0
 """Seconds between two readings that nobody has asked for (`keep_up`)."""
@@ -39,9 +38,30 @@ SOON = 2.0
 """Seconds after the first of them: a replica stores its jobs a moment after it has joined."""
 
 
+class Owner(Protocol):
+    """The scheduler, as far as a reader knows it."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether a test owns the time, and the caller's loop is the only one."""
+
+    def show_store(self, store: Store) -> None: ...
+
+    def control_thread(self) -> ControlThread: ...
+
+    async def ask(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it on the control loop and await it here."""
+
+    async def do_look(self, look: Callable[[Store], Awaitable[T]]) -> T:
+        """On the control loop, with the store open."""
+
+
 class Reader:
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
         self._lock = threading.Lock()
         self._thread: ControlThread | None = None
         self._own_thread: ControlThread | None = None
@@ -72,6 +92,15 @@ class Reader:
         """The same, once for all who ask for this within a second."""
         return await self._submit(self._share(what, work))
 
+    def fresh(self, what: Hashable) -> Any | None:
+        """What `shared` would answer without reading anything; None: it would read. From any thread, at once: to ask
+        the reading thread costs more than most answers, and each switch between threads may keep a fire waiting."""
+        thread = self._thread
+        found, until = self._shared.get(what, (None, 0.0))
+        if thread is None or found is None or thread.loop.time() >= until or _failed(found):
+            return None
+        return found.result()
+
     async def everything(self) -> Reading:
         return await self.shared("everything", self.read_everything)
 
@@ -98,9 +127,8 @@ class Reader:
 
     def forget(self) -> None:
         """Something was changed here: who asks from now on sees it."""
-        thread = self._thread
-        if thread is not None:
-            thread.loop.call_soon_threadsafe(self._shared.clear)
+        with self._lock:
+            self._shared.clear()
 
     def keep_up(self) -> None:
         """From now on read everything now and then, so that there is a last reading when the store goes down."""
@@ -137,11 +165,14 @@ class Reader:
 
     async def _timed(self, what: Hashable, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         loop = asyncio.get_running_loop()
+        store = await self._ready_store()  # waits for as long as it is down, which costs nothing
         begun = loop.time()
-        result = await self._with_store(work)
+        result = await work(store)
         took = loop.time() - begun
-        if (mine := self._shared.get(what)) is not None and mine[0] is asyncio.current_task():
-            self._shared[what] = mine[0], begun + took + max(FRESH - took, TIMES_ITS_COST * took)
+        fresh = min(MOST_FRESH, max(FRESH - took, TIMES_ITS_COST * took))
+        with self._lock:  # what was changed meanwhile (`forget`) is not in it
+            if (mine := self._shared.get(what)) is not None and mine[0] is asyncio.current_task():
+                self._shared[what] = mine[0], begun + took + fresh
         return result
 
     async def _with_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
@@ -149,7 +180,7 @@ class Reader:
 
     async def _ready_store(self) -> Store:
         if not self._is_open:
-            await self._scheduler.ask(self._scheduler.do_look(_nothing))  # it is made, and open
+            await self._owner.ask(self._owner.do_look(_nothing))  # it is made, and open
             self._is_open = True
         assert self._store is not None
         return self._store
@@ -165,15 +196,15 @@ class Reader:
     def _prepared(self) -> ControlThread | None:
         """The thread on which the store is read; None: on whatever loop asks, which has the time in its hands."""
         with self._lock:
-            source = self._scheduler.store
+            source = self._owner.store
             if self._source is not source:
                 self._source, self._is_open, self._shared = source, False, {}
-                elsewhere = None if self._scheduler.is_inline else source.for_reading()
+                elsewhere = None if self._owner.is_inline else source.for_reading()
                 self._store = elsewhere or source
                 if self._store is not source:
-                    self._scheduler.show_store(self._store)
+                    self._owner.show_store(self._store)
                 if elsewhere is None:
-                    self._thread = None if self._scheduler.is_inline else self._scheduler.control_thread()
+                    self._thread = None if self._owner.is_inline else self._owner.control_thread()
                     self._is_open = False
                 else:
                     self._thread = self._own_thread = self._own_thread or ControlThread("fencepost-reader")

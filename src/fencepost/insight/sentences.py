@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from fencepost.insight.views.words import distance, last_line, length, when
 from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Reason, State
 from fencepost.store.base import Roster
-from fencepost.views.words import distance, last_line, length, when
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from itertools import takewhile
 
 from fencepost.insight.lookup import latest_fire, no_such_job
 from fencepost.insight.sentences import Scene, never, not_decided, not_due, of_fire
+from fencepost.insight.views.times import EXACT, Asked, asked
+from fencepost.insight.views.words import when
 from fencepost.model import FireRecord, JobEvent, JobRecord, State
-from fencepost.reigns import Reign, reigns_of
+from fencepost.model.periods import Reign, reigns_of
+from fencepost.model.triggers import Trigger, zone
 from fencepost.store.base import FireQuery, Roster, Store
-from fencepost.triggers import Trigger, zone
-from fencepost.views.times import EXACT, Asked, asked
-from fencepost.views.words import when
 
 LOOK_BACK = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=32))
 LOOK_FAR_BACK = (timedelta(days=366), timedelta(days=366 * 10))

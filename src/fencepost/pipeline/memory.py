@@ -30,6 +30,9 @@ class Passed:
 @dataclass
 class Memory:
     run_type: str | None = None
+    rewritten: list[str] = field(default_factory=list)
+    reused: list[str] = field(default_factory=list)
+    """The tables that this run rewrites and leaves, for those who look while it waits to be resumed."""
     results: dict[str, Json] = field(default_factory=dict)
     """By phase: what it returned."""
     passed: list[Passed] = field(default_factory=list)

@@ -10,9 +10,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from fencepost.errors import ConfigurationError, EffectCommitted, RaisedElsewhere
-from fencepost.fire import Fire
-from fencepost.masking import own_mask
 from fencepost.model import Json
+from fencepost.model.triggers import iso
+from fencepost.model.values import clean_json
 from fencepost.pipeline.memory import FORMAT, Memory, Passed
 from fencepost.pipeline.process import in_process, may_have_processes
 from fencepost.pipeline.progress import BEFORE_THE_FIRST, duration_name, expected, learned
@@ -20,8 +20,8 @@ from fencepost.pipeline.rules import refresh_scope
 from fencepost.pipeline.run import PipelineRun
 from fencepost.pipeline.source import PROBE, Freshness, Source, Validators, freshness, probed
 from fencepost.pipeline.threads import called, in_thread
-from fencepost.triggers import iso
-from fencepost.values import clean_json
+from fencepost.runs.fire import Fire
+from fencepost.runs.masking import own_mask
 
 if TYPE_CHECKING:
     from fencepost.pipeline.pipeline import Phase, Pipeline
@@ -76,6 +76,8 @@ class Walk:
             names += [phase.name for phase in takewhile(self._stands, self.pipeline.phases)]
         self.memory.keep_only(names)
         self.progress.passed = self.memory.passed
+        if self.memory.run_type in self.pipeline.run_types:
+            self._show_scope()
 
     def _lacks_what_was_reused(self) -> bool:
         found = self.memory.results.get(PROBE, {})
@@ -120,9 +122,13 @@ class Walk:
         if self.memory.run_type not in self.pipeline.run_types:
             self.run.phase = Passed(BEFORE_THE_FIRST, "done")
             self.memory.run_type = await self._timed(self._chosen)
+        self._show_scope()
+
+    def _show_scope(self) -> None:
         self.progress.run_type = self._run_type
         scope = refresh_scope(self.pipeline.phases, self.run.mode, self._run_type)
         self.progress.rewritten, self.progress.reused = scope
+        self.memory.rewritten, self.memory.reused = scope
 
     async def _chosen(self) -> str:
         if self.pipeline.chooser is not None:

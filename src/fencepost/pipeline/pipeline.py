@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from fencepost.errors import ConfigurationError
-from fencepost.fire import Fire
 from fencepost.model import Json, checked_id
 from fencepost.pipeline.phases import Walk
 from fencepost.pipeline.process import check_can_be_found
 from fencepost.pipeline.progress import MANUAL
 from fencepost.pipeline.rules import Rule, Tables, tables_by_run_type
 from fencepost.pipeline.source import PROBE, Source
+from fencepost.runs.fire import Fire
 from fencepost.settings import did_you_mean, duration
 
 F = TypeVar("F", bound=Callable[..., Any])

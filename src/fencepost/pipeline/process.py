@@ -16,20 +16,20 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, NoReturn
 
-from fencepost.bodies.child import find
-from fencepost.bodies.process import FunctionBody, whereabouts
 from fencepost.errors import ConfigurationError, EffectCommitted
-from fencepost.execute import Run
-from fencepost.fenced import Scope
-from fencepost.fire import Fire
 from fencepost.model import Json
+from fencepost.model.values import clean_json
 from fencepost.pipeline.memory import Memory, Passed
 from fencepost.pipeline.progress import EVERY
 from fencepost.pipeline.run import PipelineRun
 from fencepost.pipeline.source import Freshness
 from fencepost.pipeline.threads import in_thread, takes_run
-from fencepost.tasks import Task
-from fencepost.values import clean_json
+from fencepost.runs.bodies.child import find
+from fencepost.runs.bodies.process import FunctionBody, whereabouts
+from fencepost.runs.fenced import Scope
+from fencepost.runs.fire import Fire
+from fencepost.runs.run import Run
+from fencepost.runs.tasks import Task
 
 
 def check_can_be_found(function: Callable[..., Any], what: str) -> None:

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from fencepost.fire import Fire
 from fencepost.model import Json
+from fencepost.model.triggers import iso
+from fencepost.model.values import clean_number
 from fencepost.pipeline.memory import Passed
-from fencepost.triggers import iso
-from fencepost.values import clean_number
+from fencepost.runs.fire import Fire
 
 BEFORE_THE_FIRST = "initializing"
 EVERY = 0.25

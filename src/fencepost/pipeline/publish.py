@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from fencepost.errors import EffectCommitted, UsageError
-from fencepost.fire import Fire
+from fencepost.runs.fire import Fire
 
 log = logging.getLogger("fencepost")
 

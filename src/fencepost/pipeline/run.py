@@ -11,14 +11,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from fencepost.errors import ConfigurationError, EffectCommitted, PartCommitted, UsageError
-from fencepost.fire import Fire, Saved
 from fencepost.model import Json
+from fencepost.model.values import clean_json, clean_text
 from fencepost.pipeline.memory import MOST_WARNINGS, WARNING_LIMIT, Memory, Passed
 from fencepost.pipeline.progress import BEFORE_THE_FIRST, Progress, triggered_by
 from fencepost.pipeline.publish import published
 from fencepost.pipeline.source import Freshness, Source
+from fencepost.runs.fire import Fire, Saved
 from fencepost.settings import did_you_mean
-from fencepost.values import clean_json, clean_text
 
 if TYPE_CHECKING:
     from fencepost.pipeline.pipeline import Pipeline

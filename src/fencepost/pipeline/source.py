@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from fencepost.errors import ConfigurationError
 from fencepost.model import Json, checked_id
-from fencepost.retry import Retry
+from fencepost.model.retry import Retry
 from fencepost.settings import did_you_mean, duration
 
 log = logging.getLogger("fencepost")

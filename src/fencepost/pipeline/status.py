@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.errors import UsageError
 from fencepost.model import FireRecord, JobRecord, Json, Reason, State
+from fencepost.model.triggers import from_iso, iso
 from fencepost.pipeline.memory import FORMAT
 from fencepost.pipeline.progress import BEFORE_THE_FIRST, triggered_by
 from fencepost.settings import did_you_mean
 from fencepost.store.base import FireQuery, Roster, Store
-from fencepost.triggers import from_iso, iso
 
 if TYPE_CHECKING:
-    from fencepost.scheduler import Scheduler
+    from fencepost.scheduler.scheduler import Scheduler
 
 RAN = (State.RUNNING, State.WAITING, State.SUCCEEDED, State.FAILED, State.LOST, State.CANCELLED)
 LOOKS = 5
@@ -194,11 +194,29 @@ def _of(fire: FireRecord) -> dict[str, Json]:
     }
 
 
+def _scope(fire: FireRecord) -> dict[str, Json]:
+    """As an earlier attempt chose it, if there was one: between two attempts nothing reports."""
+    memory = fire.checkpoint
+    if not isinstance(memory, Mapping) or memory.get("pipeline") != FORMAT or not memory.get("run_type"):
+        return {}
+    return {
+        "run_type": memory["run_type"],
+        "refresh_scope_tables_rewritten": memory.get("rewritten", []),
+        "refresh_scope_tables_reused": memory.get("reused", []),
+    }
+
+
 def _running(fire: FireRecord) -> dict[str, Json]:
     """Its replica lives. Before the first report of an attempt nothing is known but that."""
     told = fire.progress or {}
     shown = told.get("pipeline")
-    document = {**_of(fire), "status": "running", "phase": BEFORE_THE_FIRST, "message": "Initializing"}
+    document = {
+        **_of(fire),
+        **_scope(fire),
+        "status": "running",
+        "phase": BEFORE_THE_FIRST,
+        "message": "Initializing",
+    }
     if not isinstance(shown, Mapping):
         return document
     return {
@@ -236,7 +254,13 @@ def _cut_off(fire: FireRecord, record: JobRecord, somebody_knows_it: bool) -> di
         record.job.after_crash == "rerun" and fire.crashes + 1 < record.job.crash_attempts
     )
     if again and somebody_knows_it:
-        return {**_of(fire), "status": "running", "phase": "waiting", "message": "Waiting to be resumed"}
+        return {
+            **_of(fire),
+            **_scope(fire),
+            "status": "running",
+            "phase": "waiting",
+            "message": "Waiting to be resumed",
+        }
     reason = "no replica is there to resume it" if fire.state is State.WAITING else Reason.REPLICA_DIED.value
     return {
         **_of(fire),

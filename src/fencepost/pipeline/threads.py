@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextvars
 import inspect
-import threading
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from fencepost.errors import FencepostError
+from fencepost.runs.threads import DaemonThreads
 
 
 class StillRunning(FencepostError):
@@ -37,8 +37,8 @@ async def in_thread(work: Callable[[], Any], stop: Callable[[], None] = lambda: 
     """A thread cannot be cancelled; `stop` may tell its work to end. Whoever ends this run waits for its end: only
     then may somebody else go on. If that takes too long for them they cancel again (an event loop that is closed
     does), and the run fails."""
-    context = contextvars.copy_context()
-    ended = asyncio.get_running_loop().run_in_executor(_THREADS, lambda: context.run(work))
+    run = contextvars.copy_context().run
+    ended = asyncio.get_running_loop().run_in_executor(_THREADS, run, work)
     try:
         return await asyncio.shield(ended)
     except asyncio.CancelledError:
@@ -51,23 +51,4 @@ async def in_thread(work: Callable[[], Any], stop: Callable[[], None] = lambda: 
         raise
 
 
-class _Threads(concurrent.futures.Executor):
-    """One for each call, which does not keep the process from ending: a phase may be stuck in it for ever."""
-
-    def submit(self, function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Any:
-        answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
-
-        def work() -> None:
-            answer.set_running_or_notify_cancel()
-            try:
-                answer.set_result(function(*args, **keywords))
-            except StopIteration as error:  # no future can carry it: whoever awaits would wait for ever
-                answer.set_exception(RuntimeError(f"raised {error!r}"))
-            except BaseException as error:
-                answer.set_exception(error)
-
-        threading.Thread(target=work, name="fencepost-phase", daemon=True).start()
-        return answer
-
-
-_THREADS = _Threads()
+_THREADS = DaemonThreads("fencepost-phase", sys.maxsize)

@@ -30,8 +30,8 @@ from fencepost.model import (
     ReplicaRecord,
     State,
 )
+from fencepost.model.triggers import EARLIEST
 from fencepost.store.unreadable import Registry
-from fencepost.triggers import EARLIEST
 
 # --- presence and leadership ------------------------------------------------------------------------
 

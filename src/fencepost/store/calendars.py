@@ -20,15 +20,15 @@ from fencepost.model import (
     fire_key,
     planned_fire,
 )
-from fencepost.reigns import Calendar
+from fencepost.model.periods import Calendar
+from fencepost.model.triggers import EARLIEST, LATEST
 from fencepost.store.base import REFUSED, ChangeJob, DueJobs, JobPage, JobPut, Plan, PutJob
 from fencepost.store.decide import Closing
-from fencepost.store.definitions import definition_outcome, provenance, stands, with_refusal
+from fencepost.store.definitions import declarers, definition_outcome, provenance, stands, with_refusal
 from fencepost.store.ledger import Ledger, later
 from fencepost.store.rows import MOST_EVENTS, TargetRecord
 from fencepost.store.rules import ORPHANED_AFTER
 from fencepost.store.unreadable import salvaged_fire, salvaged_token
-from fencepost.triggers import EARLIEST, LATEST
 
 MAX_GAPS_KEPT = 100
 SHORTEST_PAGE = 50
@@ -122,13 +122,12 @@ class Calendars(Ledger):
         earlier = existing.earlier
         if outcome == "changed":
             earlier = (*(old for old in earlier if old != existing.fingerprint), existing.fingerprint)[-10:]
-        declared = () if outcome == "changed" else existing.declared_by
         record = changed(
             existing,
             job=job,
             fingerprint=job.fingerprint,
             revision=max((r for r in (existing.revision, put.revision) if r is not None), default=None),
-            declared_by=tuple(dict.fromkeys(each for each in (*declared, put.by) if each in replicas)),
+            declared_by=declarers(existing, put, outcome, replicas, self.knowing),
             earlier=earlier,
             **provenance(existing, put, outcome, replicas),
         )
@@ -171,7 +170,7 @@ class Calendars(Ledger):
 
     def _reaches_back(self, record: JobRecord, listed: Sequence[datetime], since: datetime) -> datetime:
         """From when on a calendar holds that lists fires before `since`: before as many of them as come after
-        everything that the job's earlier calendars have decided, have due, or still owe."""
+        everything that the job's earlier calendars have decided, have due, or still owe, and are not on record."""
         if not listed:
             return since
         due = [fire.last_due for fire in self.due_fires(record.id, since)]
@@ -180,6 +179,8 @@ class Calendars(Ledger):
         start = since
         for moment in reversed(listed):
             if moment <= decided or any(_has_fire(segment, moment, since) for segment in owing):
+                break
+            if self._is_on_record(fire_key(record.id, moment)):
                 break
             start = moment - datetime.resolution
         return start
@@ -205,9 +206,12 @@ class Calendars(Ledger):
 
     def _miss(self, at: Moment, record: JobRecord, moment: datetime) -> None:
         key = fire_key(record.id, moment)
-        if self.fire(key) is None and not self.broken_fire(key):
+        if not self._is_on_record(key):
             fire = planned_fire(key, record.id, moment, 1, None)
             self.put_fire(changed(fire, state=State.MISSED, reason=Reason.PAST, finished_at=at.wall))
+
+    def _is_on_record(self, key: str) -> bool:
+        return self.fire(key) is not None or self.broken_fire(key)
 
     def _ended(self, segments: tuple[Segment, ...], until: datetime) -> tuple[Segment, ...]:
         """The calendars as they stand when their job changes: open only as far as they are behind."""
@@ -224,6 +228,8 @@ class Calendars(Ledger):
         if row is not None and not row.foreign:
             if change.kind != "remove":
                 self._refuse_aside(change.job_id)
+            if change.if_undeclared or change.version is not None:
+                return None  # whether that holds may be what cannot be read: left to a person
             record = self._written_anew(at, change.job_id)
         if record is None or record.removed_at or change.version not in (None, record.version):
             return None

@@ -15,9 +15,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from fencepost.errors import StoreCorrupt
 from fencepost.model import Job, Json, Overlap, job_from_json, job_to_json
-from fencepost.retry import Retry
+from fencepost.model.retry import Retry
+from fencepost.model.triggers import Trigger, stored_trigger
 from fencepost.store.base import Update
-from fencepost.triggers import Trigger, stored_trigger
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

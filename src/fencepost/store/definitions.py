@@ -68,9 +68,13 @@ def stands(existing: JobRecord | None, put: PutJob) -> bool:
         and existing.fingerprint == put.job.fingerprint
         and existing.removed_at is None
         and (put.revision is None or put.revision == existing.revision)
-        and (not existing.earlier or not put.by or put.by in existing.declared_by)
+        and (not existing.earlier or _is_declared(existing, put))
         and (put.source == "api" or _is_from_there(existing, put))
     )
+
+
+def _is_declared(existing: JobRecord, put: PutJob) -> bool:
+    return not put.chosen and (not put.by or put.by in existing.declared_by)
 
 
 def _is_from_there(existing: JobRecord, put: PutJob) -> bool:
@@ -79,6 +83,17 @@ def _is_from_there(existing: JobRecord, put: PutJob) -> bool:
     if put.origin is None:
         return True
     return existing.origin is not None and not put.origin.differs_from(existing.origin)
+
+
+def declarers(
+    existing: JobRecord, put: PutJob, outcome: Outcome, replicas: Collection[str], knowing: Knowing
+) -> tuple[str, ...]:
+    """The replicas that declare the definition once it is taken. What an application chose while it ran holds for all
+    of its processes, from this moment on: they may read it only after the one that chose it has ended, and a replica
+    that starts in between must not bring the definition of its code back."""
+    before = () if outcome == "changed" else existing.declared_by
+    peers = sorted(knowing(put.job.target)) if put.chosen else ()
+    return tuple(dict.fromkeys(each for each in (*before, put.by, *peers) if each in replicas))
 
 
 def provenance(
@@ -107,7 +122,7 @@ def with_refusal(
     if outcome == "made by hand":
         return changed(record, origin=put.origin)
     rival = Rival(put.by, put.origin)
-    if outcome != "other origin" or put.by not in replicas or rival in record.rivals:
+    if not put.origin.differs_from(record.origin) or put.by not in replicas or rival in record.rivals:
         return record
     others = (each for each in record.rivals if each.replica in replicas and each.replica != put.by)
     return changed(record, rivals=(*others, rival))

@@ -130,12 +130,12 @@ class Ledger(Rows):
         assert record is not None, "a fire's job is never forgotten"
         return record
 
-    def _refuse_aside(self, job_id: str) -> None:
+    def _refuse_aside(self, job_id: str, what: str = "") -> None:
         """Nothing is done with a job that cannot be read: what it would break is not known. A job whose calendar is
         not known here can be paused, triggered and removed all the same."""
         row = self.aside(job_id)
         if row is not None and not row.foreign:
-            raise RowUnreadable(f"job {job_id} is set aside: {row.told}; {row.remedy}")
+            raise RowUnreadable(f"{what}job {job_id} is set aside: {row.told}; {row.remedy}")
 
 
 def finished(at: Moment, fire: FireRecord, state: State, reason: str | None) -> FireRecord:

@@ -7,12 +7,12 @@ import contextlib
 import fcntl
 import os
 import threading
-import weakref
 from collections.abc import Iterable
 from pathlib import Path
 
 from fencepost.errors import ConfigurationError, StoreUnusable
 from fencepost.model import checked_id
+from fencepost.store import forks
 
 LOOK_EVERY = 0.1
 """Seconds between two looks at the hint file."""
@@ -27,7 +27,7 @@ class Beacons:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._held: dict[str, int] = {}
-        _all_beacons.add(self)
+        forks.follow(self)
 
     def hold(self, replica: str) -> None:
         if replica in self._held:
@@ -94,7 +94,7 @@ class Beacons:
     def _path(self, replica: str) -> Path:
         return self._folder / f"{checked_id(replica, 'replica')}.alive"
 
-    def let_go_after_fork(self) -> None:
+    def after_fork(self) -> None:
         """A forked child is not the replica: it must not keep the replica looking alive."""
         for descriptor in self._held.values():
             with contextlib.suppress(OSError):
@@ -116,17 +116,6 @@ def _is_free(path: Path) -> bool:
         return True
     finally:
         os.close(descriptor)
-
-
-_all_beacons: weakref.WeakSet[Beacons] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for beacons in list(_all_beacons):
-        beacons.let_go_after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class Hint:

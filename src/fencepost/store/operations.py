@@ -350,6 +350,7 @@ class Operations(Calendars):
         claims: list[Claim],
         closed: Closed,
     ) -> None:
+        record = self._without_lost(at, record)
         decision = decide(self._view(at, record), at.wall, room)
         rows: Counter[str] = Counter()
         for closing in decision.closings:
@@ -366,6 +367,16 @@ class Operations(Calendars):
         for key, number in rows.items():
             closed.add(self.fire(key), number)
         self._keep(at, record, LOOK_AGAIN if decision.contended else None)
+
+    def _without_lost(self, at: Moment, record: JobRecord) -> JobRecord:
+        """End what waited to be run again when data was lost, and could not be read just then: it may have run."""
+        lost_through = self.leader.era.lost_through
+        if lost_through is None or record.job.after_crash != "record":
+            return record
+        for fire in self.active_fires(record.id):
+            if fire.state is State.WAITING and (fire.started_at or fire.due_at) <= lost_through:
+                self._finish(at, fire, State.LOST, Reason.DATA_LOSS)
+        return self._job(record.id)
 
     def _claimed(
         self, at: Moment, record: JobRecord, fire: FireRecord, replica: ReplicaRecord
@@ -385,6 +396,7 @@ class Operations(Calendars):
         return changed(record, token=token, decided_through=decided), fire
 
     def update_claims(self, at: Moment, replica: str, updates: Sequence[Update]) -> Updated:
+        self._refuse_to_forget(at, updates)
         plainly = self._settle_plainly(at, updates)
         self.preload(at.wall, fires=[update.key for update in updates if update.key not in plainly])
         accepted = tuple(update.key in plainly or self._update(at, update) for update in updates)
@@ -398,6 +410,18 @@ class Operations(Calendars):
             self.put_replica(presence)
         due = bool(self._due_for(at, presence, leads, limit=1))
         return Updated(accepted, due, presence.steps)
+
+    def _refuse_to_forget(self, at: Moment, updates: Sequence[Update]) -> None:
+        """What a run keeps for later ones is written with its outcome, or neither is; before anything is changed."""
+        keeping = [each for each in updates if isinstance(each, Settle) and each.keep is not None]
+        if keeping:
+            self.preload(at.wall, fires=[settle.key for settle in keeping])
+        for settle in keeping:
+            fire = self.fire(settle.key)
+            if fire is None or fire.state is not State.RUNNING or fire.token != settle.token:
+                continue
+            if self.job(fire.job_id) is None:
+                self._refuse_aside(fire.job_id, f"what {fire.key} keeps for later runs cannot be stored: ")
 
     def _settle_plainly(self, at: Moment, updates: Sequence[Update]) -> set[str]:
         """Settle in bulk what can be; the keys of those settled."""

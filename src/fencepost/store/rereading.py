@@ -1,14 +1,24 @@
-"""What could not be read is read again now and then: somebody may have restored a row, or removed it."""
+"""Reading where a row may be unreadable; and again, now and then: somebody may have restored it, or removed it."""
 
 from __future__ import annotations
 
+from fencepost.model import JobRecord
+from fencepost.model.triggers import EARLIEST
 from fencepost.store.base import FireQuery, Store
-from fencepost.triggers import EARLIEST
+from fencepost.store.unreadable import RowUnreadable
 
 READ_AGAIN = 30.0
 """Seconds between two readings of what could not be read."""
 FIRES_AGAIN = 50
 """Fires that are read again at a time."""
+
+
+async def readable_job(store: Store, job_id: str) -> JobRecord | None:
+    """None: there is none. Raises if there is one that cannot be read."""
+    found = await store.jobs([job_id])
+    if not found and (row := store.unreadable.holding(job_id)):
+        raise RowUnreadable(f"{row.told}; {row.remedy}")
+    return found[0] if found else None
 
 
 async def read_again(store: Store) -> None:

@@ -14,13 +14,13 @@ from functools import lru_cache
 from typing import Any
 
 from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord, State
+from fencepost.model.triggers import from_iso
 from fencepost.store.agenda import Agenda
 from fencepost.store.base import FireQuery, JobPage
 from fencepost.store.operations import Operations
 from fencepost.store.rows import TargetRecord
 from fencepost.store.rules import needed_events
 from fencepost.store.unreadable import Kind, Registry, Unreadable, salvaged_presence
-from fencepost.triggers import from_iso
 
 OPEN = (State.PENDING, State.QUEUED)
 ACTIVE = (State.RUNNING, State.WAITING)

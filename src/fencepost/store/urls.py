@@ -6,10 +6,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from fencepost.errors import ConfigurationError
-from fencepost.settings import did_you_mean
+from fencepost.settings import SCHEMES, checked_store_url, did_you_mean, scheme_of
 from fencepost.store.base import Store
 from fencepost.store.memory import MemoryStore
-from fencepost.store_url import SCHEMES, checked_store_url, scheme_of
 
 
 def store_from_url(url: str, namespace: str = "default") -> Store:

@@ -1,6 +1,6 @@
-"""For testing: virtual time for your jobs, the stores' conformance suite, the simulator and its checker."""
+"""For testing: virtual time and fake fires for your jobs, the conformance suite for your store."""
 
-from fencepost.testing.fake import FakeFire
+from fencepost.runs.fake import FakeFire
 from fencepost.testing.virtual import VirtualTime, virtual
 
 __all__ = ["FakeFire", "VirtualTime", "virtual"]

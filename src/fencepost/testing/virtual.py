@@ -16,18 +16,18 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from fencepost.audit import Report, audit
 from fencepost.clock import seconds
 from fencepost.errors import UsageError
-from fencepost.host import InlineHost, StandIn
+from fencepost.insight.audit import Report, audit
 from fencepost.model import FireRecord, Json, State
-from fencepost.replica import Identity, Replica
-from fencepost.scheduler import Scheduler
+from fencepost.model.triggers import as_utc
+from fencepost.replica.replica import Identity, Replica
+from fencepost.runs.host import InlineHost, StandIn
+from fencepost.scheduler.scheduler import Scheduler
 from fencepost.settings import did_you_mean
 from fencepost.store.base import FireQuery
 from fencepost.store.memory import MemoryStore
 from fencepost.testing.world import EPOCH, Process, World
-from fencepost.triggers import as_utc
 
 T = TypeVar("T")
 Job = Callable[..., Any] | str
@@ -158,7 +158,7 @@ class VirtualTime:
             raise self._otherwise(job, f"ran {len(ran)} times, not {wanted}")
 
     def audit(self) -> Report:
-        """Whether all that was due since the start is accounted for once (see `fencepost.audit`)."""
+        """Whether all that was due since the start is accounted for once (see `fencepost.insight.audit`)."""
         return self.do(audit(self.store, since=self.world.start, retention=PATIENT["retention"]))
 
     def _id(self, job: Job) -> str:

@@ -13,12 +13,12 @@ import heapq
 from asyncio import events
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-T = TypeVar("T")
+from fencepost.runs.fake import EPOCH as EPOCH
 
-EPOCH = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
+T = TypeVar("T")
 
 
 class World:

@@ -11,9 +11,9 @@ from typing import Literal
 
 from starlette.requests import Request
 
-from fencepost.access import Caller
-from fencepost.seldom import Seldom
+from fencepost.web.access import Caller
 from fencepost.web.peer import Proxies
+from fencepost.web.seldom import Seldom
 
 log = logging.getLogger("fencepost")
 

@@ -10,16 +10,22 @@ from typing import Any
 from starlette.responses import Response
 
 from fencepost.errors import Conflict, StoreUnavailable, UsageError
-from fencepost.handle import Handle
 from fencepost.insight.board import Entry, Reading
 from fencepost.insight.cluster import cluster_of
-from fencepost.insight.lookup import readable_job
 from fencepost.insight.pages import INSTANT, Cursor, page_of_fires, page_of_jobs
+from fencepost.insight.views.shapes import (
+    definition_shape,
+    event_shape,
+    fire_shape,
+    pause_shape,
+    whole_fire_shape,
+)
+from fencepost.insight.views.times import ago, ahead
 from fencepost.model import FireRecord, JobRecord, State
+from fencepost.model.triggers import from_iso, iso
+from fencepost.scheduler.handle import Handle
 from fencepost.store.base import FireQuery, JobPage, Store
-from fencepost.triggers import from_iso, iso
-from fencepost.views.shapes import definition_shape, event_shape, fire_shape, pause_shape, whole_fire_shape
-from fencepost.views.times import ago, ahead
+from fencepost.store.rereading import readable_job
 from fencepost.web import models
 from fencepost.web.endpoint import Call, Endpoint, Shape, no_fire, no_job
 from fencepost.web.health import livez, reading_age, readyz, scheduler_status
@@ -287,8 +293,9 @@ ENDPOINTS = (
 
 
 async def prepared(head: Shape, name: str, entries: Sequence[Entry]) -> Prepared:
-    """On another thread: thousands of jobs are megabytes."""
-    return await asyncio.to_thread(Prepared, head, name, [entry.text for entry in entries])
+    """Made and compressed on another thread: thousands of jobs are megabytes."""
+    texts = [entry.text for entry in entries]
+    return await asyncio.to_thread(lambda: Prepared(head, name, texts).compressed())
 
 
 async def _job(store: Store, id: str) -> JobRecord:

@@ -16,9 +16,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from fencepost.access import Caller
 from fencepost.errors import ConfigurationError, UsageError
-from fencepost.events import Event
+from fencepost.runs.events import Event
+from fencepost.web.access import Caller
 from fencepost.web.access_log import AccessLog
 from fencepost.web.api import ENDPOINTS
 from fencepost.web.auth import Authorize, Doorkeeper
@@ -33,10 +33,10 @@ from fencepost.web.prepared import is_known
 from fencepost.web.probe import StoreProbe
 from fencepost.web.problems import HANDLED, Problem
 from fencepost.web.transport import TRANSPORT, transport_of
-from fencepost.widget import script
+from fencepost.web.widget import script
 
 if TYPE_CHECKING:
-    from fencepost.scheduler import Scheduler
+    from fencepost.scheduler.scheduler import Scheduler
 
 log = logging.getLogger("fencepost")
 

@@ -1,4 +1,4 @@
-"""Who is let in. What a role may do is in `fencepost.access`.
+"""Who is let in. What a role may do is in `fencepost.web.access`.
 
 Three ways to be let in, in this order: the host application's own `authorize`; a token of the settings or of the file
 of tokens; and, where there is neither, being on the same machine. That is judged by each request, not by the address
@@ -15,11 +15,11 @@ from typing import Any
 
 from starlette.requests import Request
 
-from fencepost.access import ROLES, digest_of, read_tokens
-from fencepost.access import Caller as Caller
-from fencepost.access import Role as Role
 from fencepost.errors import ConfigurationError
 from fencepost.settings import Settings
+from fencepost.web.access import ROLES, digest_of, read_tokens
+from fencepost.web.access import Caller as Caller
+from fencepost.web.access import Role as Role
 from fencepost.web.peer import Proxies
 from fencepost.web.peer import is_local as is_local
 from fencepost.web.peer import is_loopback as is_loopback

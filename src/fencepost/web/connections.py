@@ -20,9 +20,9 @@ from typing import Any, Protocol
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from fencepost.seldom import Seldom
 from fencepost.web.gate import PROBES, path_of
 from fencepost.web.problems import Problem
+from fencepost.web.seldom import Seldom
 
 log = logging.getLogger("fencepost")
 

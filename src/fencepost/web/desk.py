@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from fencepost.errors import StoreUnavailable
 from fencepost.insight.board import Reading
-from fencepost.scheduler import Scheduler
+from fencepost.scheduler.scheduler import Scheduler
 from fencepost.store.base import Store
 from fencepost.web.problems import Problem
+from fencepost.web.throttle import Throttle
 
 log = logging.getLogger("fencepost")
 
@@ -24,6 +25,10 @@ PATIENCE = 5.0
 """Seconds a request waits for the store."""
 PATIENCE_WHEN_LOST = 1.0
 """The same while the store is known not to answer: it may be back."""
+SHARE = 0.5
+"""Of the reading thread's time, for what is read for one request alone. Shared readings are bounded by the reader."""
+MOST_COUNTED = 0.05
+"""Seconds that count of one reading."""
 
 NOT_STARTED = (
     "the scheduler has not been started in this process. A mounted application gets no lifespan of its own: give the "
@@ -36,16 +41,34 @@ class Desk:
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self._waiting = 0
+        self._throttle = Throttle(SHARE)
+        self._looking = 0
         self._complained = False
 
-    async def look(self, work: Callable[[Store], Awaitable[T]], patience: float = PATIENCE) -> T:
+    async def look(self, work: Callable[[Store], Awaitable[T]], who: str = "clients") -> T:
         """Read this from the store, away from the control loop."""
-        return await self._in_time(lambda: self.scheduler.reader.ask(work), patience)
+        return await self._in_time(lambda: self._throttled(work, who), PATIENCE)
+
+    async def _throttled(self, work: Callable[[Store], Awaitable[T]], who: str) -> T:
+        await self._throttle.turn(who)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        self._looking += 1
+        try:
+            found = await self.scheduler.reader.ask(work)
+            # Those who read at the same time share the thread; and a remote store takes long without costing much.
+            self._throttle.cost(min(MOST_COUNTED, (loop.time() - begun) / self._looking))
+            return found
+        finally:
+            self._looking -= 1
 
     async def share(
         self, what: Hashable, work: Callable[[Store], Coroutine[Any, Any, T]], patience: float = PATIENCE
     ) -> T:
         """The same, once for all who ask for it within a second."""
+        found: T | None = self._fresh(what)
+        if found is not None:
+            return found
         return await self._in_time(lambda: self.scheduler.reader.shared(what, work), patience)
 
     async def everything(self, patience: float = PATIENCE) -> Reading:
@@ -65,7 +88,7 @@ class Desk:
             raise Problem(
                 503, f"{self._waiting} requests wait for the store; try again", headers={"Retry-After": "1"}
             )
-        if (replica := self.scheduler.replica) is not None and replica.store_is_lost:
+        if self._store_is_lost:
             patience = min(patience, PATIENCE_WHEN_LOST)
             self.scheduler.reader.forget()  # what was read a moment ago must not hide it
         self._waiting += 1
@@ -75,6 +98,15 @@ class Desk:
             raise StoreUnavailable(f"the store has not answered within {patience:g} s; try again") from None
         finally:
             self._waiting -= 1
+
+    def _fresh(self, what: Hashable) -> Any | None:
+        self._check_started()
+        return None if self._store_is_lost else self.scheduler.reader.fresh(what)
+
+    @property
+    def _store_is_lost(self) -> bool:
+        replica = self.scheduler.replica
+        return replica is not None and replica.store_is_lost
 
     @property
     def is_open(self) -> bool:

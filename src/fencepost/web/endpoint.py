@@ -12,9 +12,9 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from fencepost.access import Caller, Role
 from fencepost.model import job_of
-from fencepost.values import json_text
+from fencepost.model.values import json_text
+from fencepost.web.access import Caller, Role
 from fencepost.web.access_log import CALLER
 from fencepost.web.gate import PROBES
 from fencepost.web.models import ID, KEY

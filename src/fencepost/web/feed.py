@@ -21,17 +21,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fencepost.errors import FencepostError
-from fencepost.events import Event
 from fencepost.insight.cluster import standing_of
+from fencepost.insight.views.shapes import event_shape, fire_shape
 from fencepost.model import FireRecord, JobEvent, State
-from fencepost.recurring import RecurringErrors
+from fencepost.model.triggers import iso
+from fencepost.runs.events import Event
+from fencepost.runs.recurring import RecurringErrors
+from fencepost.scheduler.shutdown import Shutdown
 from fencepost.store.base import FireQuery, Roster, Store
-from fencepost.triggers import iso
-from fencepost.views.shapes import event_shape, fire_shape
 from fencepost.web.desk import Desk
 from fencepost.web.listener import Listener, Told
 from fencepost.web.problems import Problem
-from fencepost.web.shutdown import Shutdown
 
 log = logging.getLogger("fencepost")
 
@@ -40,6 +40,8 @@ SHORTEST = 0.1
 """Seconds between two looks, however much happens;"""
 REST = 20
 """and so many times as long as the look took: a busy ledger is looked at less often."""
+GATHER = 0.05
+"""Seconds from the first news to the look: a short run starts and ends within, and is looked at once."""
 LINGER = 60.0
 """Seconds the feed goes on without listeners: whoever comes back finds what was told meanwhile."""
 OVERLAP = timedelta(seconds=5)
@@ -173,6 +175,7 @@ class Feed:
         try:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
+                await asyncio.sleep(GATHER)
         except TimeoutError:
             pass
         self._woken.clear()
@@ -197,7 +200,7 @@ class Feed:
     async def _look(self) -> None:
         memory = self._memory
         named, self._named = self._named, set()
-        glance = await self._desk.look(lambda store: _glance(store, memory, named))
+        glance = await self._desk.look(lambda store: _glance(store, memory, named), who="feed")
         if self._memory is not memory:
             return  # two looked at once; the other was first
         changes: list[Change] = []
@@ -232,7 +235,8 @@ class Feed:
     def _wake(self, key: str | None) -> None:
         if key is not None and len(self._named) < MOST_BY_KEY:
             self._named.add(key)
-        self._woken.set()
+        if self._listeners:  # who comes back can wait for the next look
+            self._woken.set()
 
     def _since(self, last_id: str, now: datetime) -> list[Told]:
         """What was told after that. Identifiers are times of the store, so one of another process can be placed, too,

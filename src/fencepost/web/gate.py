@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fencepost.web.access_log import CALLER, AccessLog, Kind
 from fencepost.web.auth import Doorkeeper
 from fencepost.web.problems import Problem
+from fencepost.web.throttle import Metered, Throttle
 
 MOST_HEADER_BYTES = 32_768
 MOST_BODY_BYTES = 131_072
@@ -27,9 +28,14 @@ PROBES = ("/livez", "/readyz", "/health/ready")
 """Anybody may ask these: a platform has no token. They say nothing but whether, and why not."""
 OPEN = (*PROBES, "/widget.js")
 """The script holds nothing of this installation."""
-QUIET = ("/api/system/pipeline_status", "/api/v1/events")
+EVENTS = "/api/v1/events"
+QUIET = ("/api/system/pipeline_status", EVENTS)
 """What the widget asks for, also before anybody has signed in. A browser writes a refusal into its console, whatever
 the page makes of it; with `?quiet=1` these are answered with 204 instead of 401."""
+SHARE = 0.2
+"""Of the event loop's time, for all requests together, beside probes and open event streams."""
+HTTP = 0.0003
+"""Seconds that a request costs the server outside of this application: connection, parsing, closing."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -46,6 +52,7 @@ class Gate:
         self._app = app
         self._doorkeeper = doorkeeper
         self._access_log = access_log
+        self._throttle = Throttle(SHARE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -59,16 +66,31 @@ class Gate:
                     headers.setdefault(name, value)
             await send(message)
 
-        request = Request(scope)
+        request, path = Request(scope), path_of(scope)
+        if path not in PROBES:
+            try:
+                await self._throttle.turn(self._doorkeeper.proxies.client(request))
+            except Problem as problem:
+                await problem.response()(scope, receive, sealed)
+                return
+        answer = Metered(self._answer(request, receive, sealed))
+        try:
+            await answer
+        finally:
+            if path not in (*PROBES, EVENTS):
+                self._throttle.cost(HTTP + answer.seconds)
+
+    async def _answer(self, request: Request, receive: Receive, send: Send) -> None:
+        scope = request.scope
         try:
             check_size(request)
             if path_of(scope) not in OPEN:
                 await self._admit(request)
         except Problem as problem:
             quiet = problem.status == 401 and is_quiet(request)
-            await (Response(status_code=204) if quiet else problem.response())(scope, receive, sealed)
+            await (Response(status_code=204) if quiet else problem.response())(scope, receive, send)
             return
-        await self._app(scope, bounded(receive), sealed)
+        await self._app(scope, bounded(receive), send)
 
     async def _admit(self, request: Request) -> None:
         kind: Kind = "unknown caller"

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from fencepost.errors import FencepostError
 from fencepost.insight.board import Reading
 from fencepost.model import job_of
-from fencepost.triggers import iso
+from fencepost.model.triggers import iso
 from fencepost.web.probe import PATIENCE
 from fencepost.web.problems import Problem
 from fencepost.web.visible import seen

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from fencepost.access import Caller
+from fencepost.insight.views.shapes import Shape, event_shape
+from fencepost.insight.views.times import ago
 from fencepost.model import FireRecord
+from fencepost.model.triggers import iso
 from fencepost.store.base import FireQuery, Store
-from fencepost.triggers import iso
-from fencepost.views.shapes import Shape, event_shape
-from fencepost.views.times import ago
 from fencepost.web import models
+from fencepost.web.access import Caller
 from fencepost.web.endpoint import Call
 
 MOST_FIRES = 1_000

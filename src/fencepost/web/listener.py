@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from fencepost.values import json_text
+from fencepost.model.values import json_text
 
 KINDS = ("fire", "job", "replica", "leader", "store", "beat")
 """That a client may choose from. `hello` and `reset` are about the stream itself and always sent."""

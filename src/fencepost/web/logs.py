@@ -9,8 +9,8 @@ import os
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from fencepost.events import RUN_EVENTS, Ending, Event
-from fencepost.masking import Mask, mask_for
+from fencepost.runs.events import RUN_EVENTS, Ending, Event
+from fencepost.runs.masking import Mask, mask_for
 from fencepost.settings import Settings
 
 LogFormat = Literal["text", "json"]

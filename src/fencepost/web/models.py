@@ -1,5 +1,6 @@
 """What the API takes and gives, as pydantic models: requests are checked against them, and the OpenAPI document is made
-of them. The answers are the shapes that `--json` prints (`views/shapes.py`); fields may be added, never taken away."""
+of them. The answers are the shapes that `--json` prints (`insight/views/shapes.py`); fields may be added,
+never taken away."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from fencepost.access import Role
 from fencepost.model import State
+from fencepost.web.access import Role
 
 ID = r"^[A-Za-z0-9_.:-]{1,200}$"
 KEY = r"^[A-Za-z0-9_.:-]{1,200}[@!][A-Za-z0-9_.:-]{1,200}$"

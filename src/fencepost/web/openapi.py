@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from fencepost._version import __version__
+from fencepost import __version__
 from fencepost.web.endpoint import Endpoint
 from fencepost.web.gate import PROBES, QUIET
 from fencepost.web.models import ID, KEY, ProblemShape

@@ -10,8 +10,8 @@ from functools import cached_property
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fencepost.values import json_text
-from fencepost.views.shapes import Shape
+from fencepost.insight.views.shapes import Shape
+from fencepost.model.values import json_text
 from fencepost.web.compression import LEVEL, SHORTEST, accepts_gzip
 
 CLOCKS = ("now", "renewed_at", "as_of", "age_seconds")
@@ -22,8 +22,9 @@ class Prepared:
 
     def __init__(self, head: Shape, name: str = "", texts: Iterable[bytes] = ()) -> None:
         items = b",".join(texts)
-        lasting = json_text(_without_clocks(head)).encode()
-        self.etag = f'W/"{hashlib.sha256(lasting + items).hexdigest()[:32]}"'
+        lasting = hashlib.sha256(json_text(_without_clocks(head)).encode())
+        lasting.update(items)  # without the interpreter lock, which joining megabytes would hold
+        self.etag = f'W/"{lasting.hexdigest()[:32]}"'
         self.body = json_text(head).encode()
         if name:
             self.body = b'%s,"%s":[%s]}' % (self.body[:-1], name.encode(), items)
@@ -32,6 +33,11 @@ class Prepared:
     def zipped(self) -> bytes | None:
         """None: it is too short."""
         return gzip.compress(self.body, LEVEL, mtime=0) if len(self.body) >= SHORTEST else None
+
+    def compressed(self) -> Prepared:
+        """Now, and not on the loop of the server that first sends it: jobs may run there."""
+        _ = self.zipped
+        return self
 
     def response(self, request: Request) -> Response:
         headers = {"ETag": self.etag, "Cache-Control": "private, no-cache", "Vary": "Accept-Encoding"}

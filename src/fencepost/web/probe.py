@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from fencepost.errors import FencepostError
-from fencepost.scheduler import Scheduler
+from fencepost.scheduler.scheduler import Scheduler
 from fencepost.store.base import Roster, Store
 
 PATIENCE = 1.0

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from fencepost.errors import ConfigurationError, FencepostError
-from fencepost.seldom import Repeats
+from fencepost.scheduler.garbage import short_collections
+from fencepost.scheduler.signals import end_at_once, on_hangup, tell_stopping
 from fencepost.settings import Settings
-from fencepost.signals import end_at_once, on_hangup, tell_stopping
 from fencepost.web.connections import ACCEPTED_AT_ONCE, Room, log_accept_errors_once, protocol_in, room
 from fencepost.web.gate import MOST_HEADER_BYTES
+from fencepost.web.seldom import Repeats
 from fencepost.web.tls import load_certificate, tls_context, tls_protocol_in
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("fencepost")
 
-SWITCH_INTERVAL = 0.001
+SWITCH_INTERVAL = 0.0002
 """Seconds for which a thread that serves or reads may keep the interpreter from the one that claims. Python's own 5 ms
 add up: a fire passes from thread to thread."""
 BACKLOG = 2_048
@@ -59,7 +60,8 @@ def serve_on(listener: socket.socket, app: WebApp, settings: Settings) -> None:
     log.info("%s://%s:%d; Ctrl-C stops", "http" if tls is None else "https", shown, port)
     server = Server(config, app, tls)
     try:
-        server.run(sockets=[listener])
+        with short_collections():
+            server.run(sockets=[listener])
     except SystemExit:
         if started.failure is not None:
             raise started.failure from None

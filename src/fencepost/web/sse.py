@@ -4,13 +4,14 @@ when the process is to end: it never delays that."""
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import suppress
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from fencepost.triggers import iso
-from fencepost.values import json_text
+from fencepost.model.triggers import iso
+from fencepost.model.values import json_text
 from fencepost.web.feed import Feed
 from fencepost.web.listener import Listener
 from fencepost.web.problems import Problem
@@ -24,7 +25,9 @@ STALLED = 30.0
 """Seconds a client may take no bytes."""
 RETRY_MS = 2_000
 BUFFERED = 16_384
-"""Bytes that may wait for a client in this process before it counts as taking none."""
+"""Bytes that may wait for a client in this process before it counts as taking none;"""
+BUFFERED_BY_KERNEL = 65_536
+"""and in the kernel, which would else take megabytes for each, and hide for minutes that it takes none."""
 
 
 class EventStream(Response):
@@ -48,7 +51,7 @@ class EventStream(Response):
         await self._feed.join(listener, self._last_id)
         transport = scope.get(TRANSPORT)
         if transport is not None:
-            transport.set_write_buffer_limits(high=BUFFERED)
+            _limit_buffers(transport)
         gone = asyncio.create_task(_until_gone(receive))
         gone.add_done_callback(lambda _: listener.end())
         try:
@@ -76,6 +79,13 @@ class EventStream(Response):
             return ": still here\n\n"
         at = self._feed.looked_at
         return f"event: beat\ndata: {json_text({'now': iso(at) if at else None})}\n\n"
+
+
+def _limit_buffers(transport: asyncio.Transport) -> None:
+    transport.set_write_buffer_limits(high=BUFFERED)
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFERED_BY_KERNEL)
 
 
 async def _until_gone(receive: Receive) -> None:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
-from fencepost.access import Caller
 from fencepost.insight.board import Reading
 from fencepost.insight.cluster import Cluster
 from fencepost.model import changed, job_of
+from fencepost.web.access import Caller
 
 ABOUT_NO_JOB = frozenset(
     {

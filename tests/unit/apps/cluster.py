@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.events import Event
-from fencepost.host import InlineHost
 from fencepost.model import FireRecord, Job
-from fencepost.replica import Identity, Replica
+from fencepost.replica.replica import Identity, Replica
+from fencepost.runs.events import Event
+from fencepost.runs.host import InlineHost
+from fencepost.runs.tasks import Registry, Task
 from fencepost.settings import Settings
 from fencepost.store.base import FireQuery, Store
 from fencepost.store.memory import MemoryStore
-from fencepost.tasks import Registry, Task
-from fencepost.testing.network import Network, remote_store
 from fencepost.testing.virtual import WorldClock
 from fencepost.testing.world import Process, World
+from tests.protocol.network import Network, remote_store
 
 TTL, HEARTBEAT, HORIZON = 6.0, 2.0, 20.0
 

@@ -14,7 +14,7 @@ from fencepost.store.memory import MemoryStore
 T = TypeVar("T")
 
 
-async def eventually(condition: Callable[[], object], seconds: float = 3.0) -> None:
+async def eventually(condition: Callable[[], object], seconds: float = 20.0) -> None:
     """Until the condition holds; fails after so many seconds."""
     deadline = time.monotonic() + seconds
     while not condition():

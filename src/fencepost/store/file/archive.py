@@ -23,7 +23,7 @@ from fencepost.model import FireRecord, job_of
 from fencepost.store.base import FireQuery
 from fencepost.store.codec import from_json, micros, to_json
 from fencepost.store.file.folder import sync_folder, write_at
-from fencepost.store.file.lines import REMEDY, checked, line, lines
+from fencepost.store.file.lines import checked, damaged, line, lines
 from fencepost.store.state import by_due, matches
 from fencepost.store.unreadable import Registry
 
@@ -115,7 +115,7 @@ class Archive:
             file.seek(start)
             data = file.read(size - start)
         if start + len(data) < size:
-            raise StoreCorrupt(f"{path} is shorter than it was; {REMEDY}")
+            raise damaged(f"{path} is shorter than it was", path)
         return data
 
     def _fire_in(self, raw: bytes, name: str) -> FireRecord | None:
@@ -153,7 +153,7 @@ class Archive:
         for name, day in self.days.items():
             path = self.folder / name
             if not path.exists() or path.stat().st_size < day.size:
-                raise StoreCorrupt(f"{path} is missing or shorter than it was; {REMEDY}")
+                raise damaged(f"{path} is missing or shorter than it was", path)
 
     def with_days(self, days: Mapping[str, Day]) -> Archive:
         return replace(self, days=days)
@@ -274,5 +274,5 @@ def _named_in(raw: bytes, name: str) -> tuple[str, str | None]:
 def _whole(raw: bytes, path: Path) -> bytes:
     text = checked(raw)
     if text is None:
-        raise StoreCorrupt(f"{path}: a line's checksum does not fit; {REMEDY}")
+        raise StoreCorrupt(f"{path}: the checksum of its line does not fit")
     return text

@@ -11,12 +11,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fencepost.errors import ConfigurationError, StoreCorrupt
+from fencepost.errors import ConfigurationError
 from fencepost.model import FireRecord, Json
 from fencepost.store.codec import from_json, to_json
 from fencepost.store.file.archive import Archive, Day
 from fencepost.store.file.folder import Folder, create, sync_folder
-from fencepost.store.file.lines import REMEDY, line, lines
+from fencepost.store.file.lines import damaged, line, lines
 from fencepost.store.file.state import Change
 
 FORMAT = 1
@@ -106,7 +106,7 @@ def _in_lines(rows: Iterable[Change]) -> Iterator[bytes]:
 def read_snapshot(data: bytes, path: Path) -> tuple[Header, Iterator[Change]]:
     found = [content for content, _ in lines(data, path)]
     if len(found) < 2 or found.pop() != "end":
-        raise StoreCorrupt(f"{path} has no end; {REMEDY}")
+        raise damaged(f"{path} has no end", path)
     first, *rows = found
     return header_of(first, path), itertools.chain.from_iterable(rows)
 
@@ -114,7 +114,7 @@ def read_snapshot(data: bytes, path: Path) -> tuple[Header, Iterator[Change]]:
 def header_of(content: Json, path: Path) -> Header:
     found: Any = content.get("format") if isinstance(content, dict) else None
     if not isinstance(found, int):
-        raise StoreCorrupt(f"{path} does not begin with a header; {REMEDY}")
+        raise damaged(f"{path} does not begin with a header", path)
     if found > FORMAT:
         raise ConfigurationError(
             f"{path} has format {found}, newer than the {FORMAT} this version of Fencepost knows; "

@@ -14,7 +14,7 @@ from fencepost.store.codec import micros
 from fencepost.store.file.archive import Archive
 from fencepost.store.file.folder import Folder
 from fencepost.store.file.generation import FORMAT, Draft, Header, header_of, read_snapshot
-from fencepost.store.file.lines import REMEDY
+from fencepost.store.file.lines import damaged
 from fencepost.store.file.log import Log
 from fencepost.store.file.state import Change, LoggedState
 from fencepost.store.unreadable import Registry
@@ -91,7 +91,7 @@ class Journal:
                 "start again"
             )
         if header_of(self.log.read_first(), self.log.path) != header:
-            raise StoreCorrupt(f"{self.log.path} does not belong to {path.name}; {REMEDY}")
+            raise damaged(f"{self.log.path} does not belong to {path.name}", path)
 
     def catch_up(self) -> bool:
         """Take over what others have written. False: too much has happened, `load` again."""
@@ -110,7 +110,7 @@ class Journal:
     def _generation(self) -> int:
         generation = self.folder.generation()
         if generation is None:
-            raise StoreCorrupt(f"{self.folder.path} holds no snapshot any more; {REMEDY}")
+            raise damaged(f"{self.folder.path} holds no snapshot any more", self.folder.turn.path)
         return generation
 
     def _follow(self, generation: int) -> bool:
@@ -185,7 +185,7 @@ class Journal:
             entries = left.read()
             left.close()
             if generation > 1 or len(entries) > 1:
-                raise StoreCorrupt(f"{left.path} has lost its snapshot; {REMEDY}")
+                raise damaged(f"{left.path} has lost its snapshot", left.path)
         archive = Archive(self.folder.fires)
         draft = Draft(
             self.folder, Header(FORMAT, secrets.token_hex(8), 1), archive, LoggedState(archive).dump()

@@ -6,12 +6,22 @@ import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 from fencepost.errors import StoreCorrupt
 from fencepost.model import Json
 
-REMEDY = "nothing was changed: restore the folder from a backup, or move it away and a new store is made"
+
+def damaged(what: str, path: Path) -> StoreCorrupt:
+    """`what` is wrong with this file of a store. Nobody can say which rows it would have changed, so all of the store
+    stops; the message says what to type."""
+    folder = path.parents[1 if path.suffix == ".jsonl" else 0]
+    aside = folder.parent.with_name(f"{folder.parent.name}-{folder.name}.damaged")
+    return StoreCorrupt(
+        f"{what}; nothing was changed: stop all replicas and restore the folder from a backup, or begin anew, without "
+        f"its jobs and its ledger: mv {quote(str(folder))} {quote(str(aside))}"
+    )
 
 
 class Line(NamedTuple):
@@ -36,7 +46,7 @@ def lines(data: bytes, path: Path, number: int = 1, torn: bool = False) -> Itera
             last = end < 0 or end + 1 == len(data)
             if torn and last:
                 return
-            raise StoreCorrupt(f"{path}, line {number}: its checksum does not fit; {REMEDY}")
+            raise damaged(f"{path}, line {number}: its checksum does not fit", path)
         yield Line(json.loads(text), end + 1)
         start = end + 1
         number += 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from fencepost.errors import StoreCorrupt
 from fencepost.model import Json
 from fencepost.store.file.folder import write_at
-from fencepost.store.file.lines import REMEDY, line, lines
+from fencepost.store.file.lines import damaged, line, lines
 
 
 class Log:
@@ -23,7 +23,7 @@ class Log:
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise StoreCorrupt(f"{path} is missing; {REMEDY}") from None
+            raise damaged(f"{path} is missing", path) from None
 
     def read_first(self) -> Json:
         """Its header."""
@@ -33,7 +33,7 @@ class Log:
         for content, end in lines(data, self.path, torn=True):
             self.end, self._lines = end, 1
             return content
-        raise StoreCorrupt(f"{self.path}, line 1: its checksum does not fit; {REMEDY}")
+        raise damaged(f"{self.path}, line 1: its checksum does not fit", self.path)
 
     def size(self) -> int:
         return os.fstat(self._file).st_size

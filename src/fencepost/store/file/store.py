@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import weakref
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from fencepost.errors import (
     StoreUnusable,
 )
 from fencepost.model import FireRecord
+from fencepost.store import forks
 from fencepost.store.base import FireQuery
 from fencepost.store.file.folder import Folder, namespaces
 from fencepost.store.file.journal import SNAPSHOT_BYTES, Journal
@@ -76,7 +76,7 @@ class FileStore(LocalMirror):
         self._clock = clock or SystemClock()
         self._waiting: deque[Request] = deque()
         self._opened_in = 0
-        _all_stores.add(self)
+        forks.follow(self)
 
     def for_reading(self) -> FileStore:
         return self
@@ -227,20 +227,9 @@ class FileStore(LocalMirror):
         self._folder.turn.let_go()
         self._opened_in = 0
 
-    def _start_over_after_fork(self) -> None:
+    def after_fork(self) -> None:
         """The child shares its parent's locks: it must neither use nor keep them."""
         self._waiting.clear()
         self._journal.end()
         self._folder.turn.let_go_after_fork()
         self._opened_in = 0
-
-
-_all_stores: weakref.WeakSet[FileStore] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for store in list(_all_stores):
-        store._start_over_after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

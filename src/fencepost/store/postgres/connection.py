@@ -14,9 +14,9 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from fencepost.clock import SystemClock
 from fencepost.errors import ConfigurationError, FencepostError, StoreCorrupt, StoreUnavailable
+from fencepost.settings import QUOTE_IT
 from fencepost.store.postgres.arrays import Bigints, BigintsDumper, Texts, TextsDumper
 from fencepost.store.postgres.names import Names
-from fencepost.store_url import QUOTE_IT
 
 OLDEST = 15
 CONNECT_TIMEOUT = 3

@@ -26,7 +26,7 @@ SCRIPTS = (
     "prune",
 )
 
-UPGRADES = {1: ("outcomes", "upgrade_1", "settle", "close_row")}
+UPGRADES = {1: ("outcomes", "upgrade_1", "claim", "settle", "close_row")}
 """By the version that is found: what brings it to the next. Functions that replicas of that version call stay."""
 
 # Constant, because the schema whose name the other locks are made from is not there yet.

@@ -7,7 +7,6 @@ import logging
 import os
 import random
 import secrets
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -20,7 +19,7 @@ from fencepost.clock import Clock, Moment, moment_of
 from fencepost.errors import NothingStored, StoreUnavailable
 from fencepost.model import FireRecord
 from fencepost.settings import redacted
-from fencepost.store import mirror
+from fencepost.store import forks, mirror
 from fencepost.store.base import (
     Added,
     Beat,
@@ -97,7 +96,7 @@ class PostgresStore(ThreadedMirror):
         """Of a store for reading: whose line it uses."""
         self._known_jobs: KnownJobs | None = None
         self._db: Connection | None = None
-        _all_stores.add(self)
+        forks.follow(self)
 
     def for_reading(self) -> PostgresStore:
         store = PostgresStore(self._url, self._names.namespace, self._clock)
@@ -381,7 +380,7 @@ class PostgresStore(ThreadedMirror):
             self._open_line.close()
         self._open_line = None
 
-    def leave_to_parent(self) -> None:
+    def after_fork(self) -> None:
         """In a forked child. The connections are the parent's. Their descriptors are closed here without a word to the
         server: while this child had them, nobody would see the parent's session end."""
         line = self._open_line
@@ -393,17 +392,7 @@ class PostgresStore(ThreadedMirror):
         self._db = self._open_line = None
 
 
-_all_stores: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
 _parents: list[Connection] = []
-
-
-def _after_fork_in_child() -> None:
-    for store in list(_all_stores):
-        store.leave_to_parent()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
-
 
 _UNFINISHED = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 _NO_MOMENT = Moment(moment(0), 0.0)

@@ -36,7 +36,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from fencepost.errors import ConfigurationError
-from fencepost.triggers import from_iso
+from fencepost.model.triggers import from_iso
 
 MOMENT_LENGTH = len("2026-11-15T12:00:00.000000Z")
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.model import FireRecord, JobEvent, State
+from fencepost.model.triggers import iso
 from fencepost.store.base import FireQuery
 from fencepost.store.codec import micros, moment
 from fencepost.store.redis import scripts
@@ -17,7 +18,6 @@ from fencepost.store.rules import needed_events
 from fencepost.store.state import by_due, matches
 from fencepost.store.texts import read, text
 from fencepost.store.unreadable import Registry
-from fencepost.triggers import iso
 
 Call = Callable[..., Any]
 """Has the server do a command, or a script, and waits for the reply."""

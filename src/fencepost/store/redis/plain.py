@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.model import Era, FireRecord, JobRecord, State, changed, error_line
+from fencepost.model.triggers import iso
 from fencepost.store.base import (
     Beat,
     Claim,
@@ -56,7 +57,6 @@ from fencepost.store.redis.values import (
 from fencepost.store.rows import TargetRecord
 from fencepost.store.texts import KnownJobs, target_record
 from fencepost.store.unreadable import Registry, checked_job
-from fencepost.triggers import iso
 
 MOST = 1_000
 """Fires that one script claims or settles."""

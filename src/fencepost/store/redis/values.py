@@ -23,12 +23,12 @@ from fencepost.model import (
     State,
     changed,
 )
+from fencepost.model.triggers import iso
 from fencepost.store.codec import from_json, micros, moment
 from fencepost.store.redis.keys import join, split
 from fencepost.store.rows import TargetRecord
 from fencepost.store.texts import fields_of, job_record, replica_record, same_but_hot, text, texts_of
 from fencepost.store.unreadable import checked_fire
-from fencepost.triggers import iso
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 

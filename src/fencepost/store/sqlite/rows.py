@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -68,20 +67,9 @@ class SqliteRows(LazyRows):
     def fetch_jobs(self, ids: Sequence[str]) -> Iterable[JobRecord]:
         found = (
             self.read_job(id, self._job_in, id, (look_at, plan_at), row)
-            for id, look_at, plan_at, *row in self._job_rows(ids)
+            for id, look_at, plan_at, *row in self._found("jobs", *_among(JOBS, ids))
         )
         return [record for record in found if record is not None]
-
-    def _job_rows(self, ids: Sequence[str]) -> list[Any]:
-        """Those who read fetch them all in one step. Between two steps a thread must get hold of the interpreter again;
-        beside busy threads that takes long, and as long a writer waits."""
-        columns = f"jobs.id, look_at, plan_at, {_JOB_COLUMNS}"
-        if self.known_jobs is not None:
-            query = f"select json_group_array(json_array({columns})) from {_JOBS} where jobs.id"
-            with suppress(sqlite3.OperationalError):  # what is damaged is not always JSON: then row by row
-                rows: list[Any] = json.loads(self._in(query, ids)[0][0]) if ids else []
-                return rows
-        return self._in(f"select {columns} from {_JOBS} where jobs.id", ids)
 
     def _job_in(self, id: str, moments: tuple[Any, Any], row: Any) -> JobRecord:
         """What is never found due because a moment is damaged must be noticed all the same."""
@@ -263,7 +251,7 @@ class SqliteRows(LazyRows):
         keys = keys_of(query)
         if keys is not None:
             return newest(self.fetch_fires(keys), query)
-        return self._fires_of(self._all(*found(query)))
+        return self._fires_of(self._found("fires", *found(query)))
 
     def prune_before(self, before: datetime) -> int:
         self.flush()
@@ -334,9 +322,23 @@ class SqliteRows(LazyRows):
 
     def _in(self, query: str, values: Sequence[str], *others: Any) -> list[Any]:
         """`query` ends with the column whose value must be one of these; `others` stand before it."""
-        if not values:
-            return []
-        return self._all(f"{query} in (select value from json_each(?))", *others, json.dumps(values))
+        return self._all(*_among(query, values, *others)) if values else []
+
+    def _found(self, name: str, query: str, *values: Any) -> list[Any]:
+        """Jobs or fires. A store that only reads copies them in one step, lets go of the lock, for which a writer waits
+        unless the journal is WAL, and then looks at them. Row by row that would take long beside busy threads: after
+        each row a thread must get hold of the interpreter again."""
+        if self.known_jobs is None:
+            return self._all(query, *values)
+        self._do(f"delete from temp.found_{name}")
+        self._do(f"insert into temp.found_{name} {query}", *values)
+        if self._db.in_transaction:
+            self._db.execute("commit")
+        return self._all(f"select * from temp.found_{name} order by rowid")
+
+
+def _among(query: str, values: Sequence[str], *others: Any) -> tuple[Any, ...]:
+    return (f"{query} in (select value from json_each(?))", *others, json.dumps(values))
 
 
 def _known(leads: bool) -> str:
@@ -363,17 +365,25 @@ OUTCOME_MARKS = ", ".join("?" * (len(OUTCOME) + 1))
 _JOB_COLUMNS = "definition, rest, jobs.token, decided_through, tail, " + ", ".join(
     f"outcome.{name}" for name in OUTCOME
 )
-_JOBS = "{jobs} as jobs left join {outcomes} as outcome on outcome.job_id = jobs.id"
+JOBS = (
+    f"select jobs.id, look_at, plan_at, {_JOB_COLUMNS}"
+    " from {jobs} as jobs left join {outcomes} as outcome on outcome.job_id = jobs.id where jobs.id"
+)
 _NOTHING: dict[str, tuple[Any, ...]] = {name: (None,) for name in EXTRA} | {
     "by": ("",),
     "cancelled_by": ("",),
     "attempts": ((),),
 }
+PLACES_FOR_COPIES = (
+    "pragma temp_store = memory",
+    f"create temp table found_jobs as {JOBS} is null",
+    f"create temp table found_fires as {FIRES} where key is null",
+)
 # Word for word the condition of an index: only then is it used.
 _ACTIVE = "state in ('running', 'waiting')"
 NEXT = (
     "select due_at from {fires} where job_id = jobs.id and finished_at is null and due_at > ?"
-    " order by due_at limit 1"
+    " and state not in ('running', 'waiting') order by due_at limit 1"
 )
 
 

@@ -9,7 +9,6 @@ import random
 import sqlite3
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -19,7 +18,7 @@ from typing import Any
 
 from fencepost.clock import Clock, SystemClock, moment_of
 from fencepost.errors import NothingStored, StoreCorrupt, StoreUnavailable, StoreUnusable
-from fencepost.store import mirror
+from fencepost.store import forks, mirror
 from fencepost.store.base import Home
 from fencepost.store.local import (
     Beacons,
@@ -32,6 +31,7 @@ from fencepost.store.local import (
 )
 from fencepost.store.mirror import LocalMirror, P, T
 from fencepost.store.sqlite.plain import PlainRows
+from fencepost.store.sqlite.rows import PLACES_FOR_COPIES
 from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, namespaces, prepare, set_meta
 from fencepost.store.texts import KnownJobs
 from fencepost.store.turn import PATIENCE, Turn
@@ -77,12 +77,14 @@ class SqliteStore(LocalMirror):
         self._turn = Turn(self.path.with_name(self.path.name + "-fencepost.turn"))
         self._steps: deque[Step] = deque()
         self._busy = threading.Lock()
-        """Held during a transaction, and by whoever forks this process."""
+        """Held during a transaction. SQLite keeps its locks' state in memory: a child forked in the middle of one would
+        inherit the belief that the database is locked, and never find it free."""
         self._known_jobs: KnownJobs | None = None
         self._db: sqlite3.Connection | None = None
         self._pid = 0
         self._chance = random.Random()
-        _all_stores.add(self)
+        forks.follow(self)
+        forks.hold(self._busy)
 
     def for_reading(self) -> SqliteStore:
         store = SqliteStore(self.path, self._namespace, self._clock)
@@ -114,7 +116,8 @@ class SqliteStore(LocalMirror):
     def _take_steps(self) -> None:
         """Whatever has gathered while the last transaction was under way, or others had their turn, shares the next:
         one commit costs the disk as much as another, however much is in it. None is left open across an await."""
-        if not (steps := self._gathered()):
+        # Those who only read gain nothing by sharing a transaction, and would hold its lock for longer.
+        if not (steps := self._gathered(MOST_STEPS if self._known_jobs is None else 1)):
             return
         try:
             with self._busy:
@@ -165,7 +168,8 @@ class SqliteStore(LocalMirror):
                 replies = [self._reply(rows, step) for step in steps]
                 if writes:
                     rows.write()
-                self._patiently(db, "commit")
+                if db.in_transaction:  # those who read are through with it when they have what they want
+                    self._patiently(db, "commit")
             except BaseException:
                 if db.in_transaction:
                     db.execute("rollback")
@@ -263,6 +267,10 @@ class SqliteStore(LocalMirror):
             if db.in_transaction:
                 db.execute("rollback")
             raise
+        if self._known_jobs is not None:
+            db.execute(f"pragma busy_timeout = {PATIENCE * 1000:.0f}")
+            for statement in PLACES_FOR_COPIES:
+                db.execute(self._names.sql(statement))
 
     def _refuse_to_create(self, db: sqlite3.Connection) -> None:
         self._patiently(db, "begin")
@@ -292,14 +300,13 @@ class SqliteStore(LocalMirror):
             rows.write()
         set_meta(db, self._names, "boot", boot)
 
-    def leave_to_parent(self) -> None:
+    def after_fork(self) -> None:
         """In a forked child. The connection is the parent's: closing it here could undo what the parent does
         there, so it is kept and never touched again."""
         if self._db is not None:
             _parents.append(self._db)
         self._db = None
         self._turn.let_go_after_fork()
-        self._busy = threading.Lock()
         self._steps.clear()
 
     def _close(self) -> None:
@@ -316,34 +323,7 @@ def _cannot_be_written(error: sqlite3.OperationalError) -> bool:
     return primary in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 
 
-_all_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
-_forking: list[threading.Lock] = []
 _parents: list[sqlite3.Connection] = []
-
-
-def _before_fork() -> None:
-    """SQLite keeps its locks' state in memory. A child forked in the middle of a transaction would inherit the
-    belief that the database is locked, and never find it free: let transactions end first."""
-    _forking[:] = [store._busy for store in list(_all_stores)]
-    for busy in _forking:
-        busy.acquire()
-
-
-def _after_fork_in_parent() -> None:
-    for busy in _forking:
-        busy.release()
-    _forking.clear()
-
-
-def _after_fork_in_child() -> None:
-    _forking.clear()
-    for store in list(_all_stores):
-        store.leave_to_parent()
-
-
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-)
 
 _patience = SystemClock()  # waiting for a lock takes real time, whatever clock the store was given
 

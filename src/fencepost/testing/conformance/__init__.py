@@ -14,8 +14,6 @@ moves it in whatever way its store allows. Tests leave room for a clock that als
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from fencepost.testing.conformance.claims import ClaimRules, MisfireRules, OverlapRules, PauseRules, RowRules
@@ -42,9 +40,6 @@ from fencepost.testing.conformance.outcomes import OutcomeRules, PageRules
 from fencepost.testing.conformance.past import PastRules
 from fencepost.testing.conformance.presence import LeadershipRules, PresenceRules, SweepRules
 from fencepost.testing.conformance.simulated import SimulatedRules
-
-SEEDS = int(os.environ.get("FENCEPOST_COMPARISON_SEEDS", "20"))
-"""Of random operations compared with the model. `make compare` takes many."""
 
 __all__ = ["NOON", "HandClock", "Harness", "StoreConformance", "job_of", "steps"]
 
@@ -84,11 +79,3 @@ class StoreConformance(
     @pytest.fixture
     async def harness(self) -> Harness:
         raise NotImplementedError("give the store under test: a fixture that yields a Harness")
-
-    @pytest.mark.parametrize("seed", range(SEEDS))
-    async def test_it_agrees_with_the_model_over_random_operations(self, harness: Harness, seed: int) -> None:
-        from fencepost.testing.comparison import compare
-
-        if harness.moment is None:
-            pytest.skip("this harness cannot read its store's time")
-        await compare(harness, seed, steps=120)

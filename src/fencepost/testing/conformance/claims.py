@@ -13,15 +13,17 @@ from fencepost.model import (
     State,
     fire_key,
 )
+from fencepost.model.triggers import at, every
 from fencepost.store.base import (
     ChangeJob,
     Claim,
     Claimed,
     FireQuery,
+    Plan,
+    Planned,
     RetryLater,
 )
 from fencepost.testing.conformance.harness import Harness, job_of, steps
-from fencepost.triggers import at, every
 
 
 class ClaimRules:
@@ -510,6 +512,23 @@ class MisfireRules:
         ((claim,), (row,)) = reply.claims, reply.closed
         assert row.count == 4
         assert row.last_due + timedelta(minutes=1) == claim.fire.due_at
+
+    async def test_a_backlog_that_is_planned_in_part_is_not_due(self, harness: Harness) -> None:
+        """It waits for the planner: nobody need ask for it again and again meanwhile."""
+        await harness.join("a")
+        await harness.define("job", every(minutes=1))
+        head = (await harness.job("job")).segments[0]
+        first = head.trigger.next_after(head.cursor)
+        assert first is not None
+        due = [first + timedelta(minutes=n) for n in range(4)]
+        await harness.elapse(600)
+        await harness.beat("a")
+        rows = tuple(Planned(moment, moment) for moment in due[:3])
+        plan = Plan("job", head.version, head.cursor, head.until, rows, due[3])
+        assert await harness.store.plan_fires([plan]) == (True,)
+        assert not (await harness.store.update_claims("a", [])).due
+        reply = await harness.ask("a")
+        assert (reply.claims, reply.closed, reply.wake_in) == ((), (), None)
 
     async def test_a_pause_inside_a_backlog_keeps_its_own_fate(self, down: Harness) -> None:
         await down.define("job", every(minutes=1))

@@ -15,14 +15,14 @@ from fencepost.model import (
     Reason,
     State,
 )
-from fencepost.retry import Retry
+from fencepost.model.retry import Retry
+from fencepost.model.triggers import at, cron, every
 from fencepost.store.base import (
     ChangeJob,
     PutJob,
     RetryLater,
 )
 from fencepost.testing.conformance.harness import HORIZON, NOON, TTL, Harness, due_times, job_of, steps
-from fencepost.triggers import at, cron, every
 
 
 class DefinitionRules:
@@ -93,6 +93,32 @@ class DefinitionRules:
         await harness.put(new, by="b")
         [put] = await harness.store.put_jobs([PutJob(old, by="a", chosen=True)])
         assert put.outcome == "changed"
+
+    async def test_what_was_asked_for_is_declared_by_all_who_know_the_task(self, harness: Harness) -> None:
+        """They have not read it yet when the one that asked for it ends, and another starts with what its code says."""
+        old, new = job_of("job", every(minutes=1)), job_of("job", every(minutes=2))
+        await harness.join("a")
+        await harness.join("b")
+        await harness.join("c", "other")
+        await harness.put(old, by="a")
+        await harness.store.put_jobs([PutJob(new, by="a", chosen=True)])
+        assert (await harness.job("job")).declared_by == ("a", "b")
+        await harness.store.leave("a")
+        await harness.join("d")
+        assert (await harness.put(old, by="d")).outcome == "flip back"
+        await harness.store.leave("b")
+        assert (await harness.put(old, by="d")).outcome == "changed"
+
+    async def test_what_is_asked_for_again_is_declared_by_those_who_came_since(
+        self, harness: Harness
+    ) -> None:
+        old, new = job_of("job", every(minutes=1)), job_of("job", every(minutes=2))
+        await harness.join("a")
+        await harness.put(old, by="a")
+        for name in ("a", "b"):
+            await harness.join(name)
+            await harness.store.put_jobs([PutJob(new, by="a", chosen=True)])
+        assert (await harness.job("job")).declared_by == ("a", "b")
 
     async def test_it_does_not_flip_back_while_a_live_replica_declares_the_newer_one(
         self, harness: Harness

@@ -13,6 +13,7 @@ from fencepost.model import (
     Reason,
     State,
 )
+from fencepost.model.triggers import every, iso
 from fencepost.store.base import (
     Added,
     ChangeJob,
@@ -23,7 +24,6 @@ from fencepost.store.base import (
     Settle,
 )
 from fencepost.testing.conformance.harness import Harness, due_times
-from fencepost.triggers import every, iso
 
 
 class SettleRules:

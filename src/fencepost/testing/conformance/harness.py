@@ -19,7 +19,8 @@ from fencepost.model import (
     State,
     manual_key,
 )
-from fencepost.plan import expand
+from fencepost.model.triggers import Trigger, every
+from fencepost.replica.plan import expand
 from fencepost.store.base import (
     Added,
     Beat,
@@ -40,7 +41,6 @@ from fencepost.store.base import (
     Update,
     Watched,
 )
-from fencepost.triggers import Trigger, every
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 TTL = 30.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from fencepost.model import Reason, State
+from fencepost.model.triggers import every
 from fencepost.store.base import Pulse, Seen
 from fencepost.testing.conformance.harness import Harness
-from fencepost.triggers import every
 
 
 async def remember_more(harness: Harness, name: str = "a", **seen: int) -> Pulse:

@@ -9,14 +9,14 @@ from fencepost.model import (
     Reason,
     State,
 )
-from fencepost.plan import STEPS
+from fencepost.model.triggers import cron, every
+from fencepost.replica.plan import STEPS
 from fencepost.store.base import (
     ChangeJob,
     FireQuery,
     GiveBack,
 )
 from fencepost.testing.conformance.harness import Harness, job_of, steps
-from fencepost.triggers import cron, every
 
 
 class MendedRules:

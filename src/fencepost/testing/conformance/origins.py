@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fencepost.model import Origin, Rival
+from fencepost.model.triggers import every
 from fencepost.store.base import ChangeJob
 from fencepost.testing.conformance.harness import TTL, Harness, job_of
-from fencepost.triggers import every
 
 SHOP = Origin("shop:jobs.py", module="jobs", distribution="shop", file="jobs.py")
 BILLING = Origin("/srv/billing.py", module="billing", file="/srv/billing.py")
-OURS, THEIRS = job_of("job", every(minutes=1)), job_of("job", every(minutes=2))
+OURS, THEIRS, EARLIER = (job_of("job", every(minutes=n)) for n in (1, 2, 3))
 
 
 class OriginRules:
@@ -68,6 +68,20 @@ class OriginRules:
         record = await harness.job("job")
         assert (record.job, record.origin, record.rivals) == (THEIRS, BILLING, ())
         assert (await harness.put(THEIRS, by="new2", origin=BILLING)).outcome == "unchanged"
+
+    async def test_a_replica_of_an_older_revision_is_not_in_the_way_of_its_own_application(
+        self, harness: Harness
+    ) -> None:
+        """It is refused for its revision alone, as all others at work have moved; that it has moved, too, is noted."""
+        await harness.join("old")
+        await harness.put(OURS, by="old", origin=SHOP, revision=2)
+        await harness.store.leave("old")
+        for name in ("earlier", "new"):
+            await harness.join(name)
+        assert (await harness.put(THEIRS, by="new", origin=BILLING, revision=3)).outcome == "other origin"
+        earlier = await harness.put(EARLIER, by="earlier", origin=BILLING, revision=1)
+        assert earlier.outcome == "older revision"
+        assert (await harness.put(THEIRS, by="new", origin=BILLING, revision=3)).outcome == "changed"
 
     async def test_a_draining_replica_is_in_nobodys_way(self, harness: Harness) -> None:
         await harness.join("a")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fencepost.model import State
+from fencepost.model.triggers import every
 from fencepost.store.base import GiveBack, JobPage, RetryLater, Settle
 from fencepost.testing.conformance.harness import Harness
-from fencepost.triggers import every
 
 
 class OutcomeRules:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from fencepost.audit import audit
-from fencepost.model import FireRecord, Reason, State
+from fencepost.insight.audit import audit
+from fencepost.model import FireRecord, Reason, State, fire_key
+from fencepost.model.triggers import at, every
 from fencepost.store.base import FireQuery
 from fencepost.testing.conformance.harness import Harness, due_times
-from fencepost.triggers import at, every
 
 MILLISECOND = timedelta(milliseconds=1)
 LATE = timedelta(seconds=90)
@@ -206,6 +206,19 @@ class PastRules:
         await harness.resume("job")
         assert await settled(harness) == []
         assert await rows(harness) == [(due, State.SKIPPED, Reason.PAUSED)]
+
+    async def test_what_was_missed_is_not_planned_again(self, harness: Harness) -> None:
+        """A fire by hand was due later than the moment, so that was missed at once; when it is listed again nothing
+        later is due or decided."""
+        await harness.join("a")
+        await harness.define("job", every(days=1))
+        await harness.trigger("job")
+        due = await harness.now() - MILLISECOND
+        await harness.define("job", at(due))
+        await settled(harness)
+        await harness.define("job", at(due, await harness.now() + timedelta(days=1)))
+        assert await settled(harness) == []
+        assert (await harness.fire(fire_key("job", due))).reason == Reason.PAST
 
     async def test_a_replaced_at_does_not_run_what_was_missed(self, harness: Harness) -> None:
         await harness.join("a")

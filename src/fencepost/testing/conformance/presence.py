@@ -8,13 +8,13 @@ from fencepost.model import (
     Reason,
     State,
 )
+from fencepost.model.triggers import every
 from fencepost.store.base import (
     Campaign,
     Suspect,
     Watched,
 )
 from fencepost.testing.conformance.harness import HEARTBEAT, NOON, TTL, WITNESSED, Harness
-from fencepost.triggers import every
 
 
 class PresenceRules:

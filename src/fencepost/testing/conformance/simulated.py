@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from fencepost.model import CATCH_UP_LIMIT, Reason, State
+from fencepost.model.triggers import every
 from fencepost.store.base import RetryLater
 from fencepost.testing.conformance.harness import Harness, job_of
 from fencepost.testing.conformance.loss import remember_more
-from fencepost.triggers import every
 
 
 async def step_back(harness: Harness, seconds: float) -> None:

@@ -18,7 +18,7 @@
 -- what was asked. A join would leave the order to the planner, and its plan outlives what it was made for: one made for
 -- empty tables read all that was live for every run that ended.
 
-create function {schema}.claim(
+create or replace function {schema}.claim(
     p_replica text, p_number bigint, p_room bigint, p_term bigint, p_incarnation bigint, p_server text,
     p_wall bigint, p_steady double precision,
     out plain boolean,                     -- false: nothing was done, a careful step must do it all
@@ -76,6 +76,8 @@ begin
                 p_room > 0 and wall >= j.plain_since and j.look_at >= j.plain_since
                     and j.look_at > coalesce(lost_through, j.look_at - 1)
                     and p.dues[1] = j.look_at and p.most = 1
+                    -- Several are closed as one row only if none between them was decided before.
+                    and (p.number = 1 or (j.decided_through >= p.dues[1]) is not true)
                     and case
                         when late.is_late then j.wants_latest
                             and (select c.next_at > wall from {schema}.calendars c where c.job_id = j.id) is not false
@@ -147,7 +149,7 @@ begin
 end $$;
 
 -- How many claims these jobs could give at the most.
-create function {schema}.most_claims(p_jobs text[], p_wall bigint) returns bigint language sql as $$
+create or replace function {schema}.most_claims(p_jobs text[], p_wall bigint) returns bigint language sql as $$
     select (select count(*) from {schema}.planned where job_id = any(p_jobs) and due_at <= p_wall)
         + (select count(*) from {schema}.live where job_id = any(p_jobs) and state <> 'running')
 $$;

@@ -1,0 +1,13 @@
+"""Is every fire that was due accounted for exactly once? Worked out from the recorded history, not believed.
+
+    report = await audit(store, since=monday)
+    assert report.clean, report.findings
+
+The calendars are expanded again from the definitions as they were recorded, and laid beside the ledger, job by
+job, in the order of time. Neither is held as a whole: the ledger is read in pages, a calendar is a stream.
+"""
+
+from fencepost.insight.audit.report import Finding, Kind, Report
+from fencepost.insight.audit.walk import audit
+
+__all__ = ["Finding", "Kind", "Report", "audit"]

@@ -1,0 +1,120 @@
+"""The examination: one section after the other, as far as one gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fencepost.clock import Clock
+from fencepost.errors import FencepostError, NothingStored, StoreUnavailable
+from fencepost.insight.doctor.clocks import clocks, distance, trips
+from fencepost.insight.doctor.cluster import cluster, is_live
+from fencepost.insight.doctor.configuration import configuration
+from fencepost.insight.doctor.finding import Finding, Level, problem, warning
+from fencepost.insight.doctor.jobs import jobs, undecided
+from fencepost.insight.doctor.looks import look_at
+from fencepost.insight.doctor.subject import Subject
+from fencepost.insight.doctor.target import compared, declared
+from fencepost.insight.doctor.unreadable import unreadable
+from fencepost.insight.doctor.zones import zones
+from fencepost.insight.existence import WHERE_ELSE
+from fencepost.insight.views.overview import look_at_all
+from fencepost.store.base import Store
+
+
+@dataclass
+class Diagnosis:
+    store: str
+    sections: dict[str, list[Finding]] = field(default_factory=dict)
+    """In the order of the examination."""
+    ended_by: FencepostError | None = None
+    """What kept us from looking into the store."""
+
+    def add(self, section: str, findings: Iterable[Finding]) -> None:
+        self.sections.setdefault(section, []).extend(findings)
+
+    @property
+    def problems(self) -> int:
+        return self._count(Level.PROBLEM)
+
+    @property
+    def warnings(self) -> int:
+        return self._count(Level.WARNING)
+
+    @property
+    def exit_code(self) -> int:
+        if self.ended_by is not None:
+            return self.ended_by.exit_code
+        return 1 if self.problems else 0
+
+    def _count(self, level: Level) -> int:
+        return sum(finding.level is level for findings in self.sections.values() for finding in findings)
+
+
+async def diagnose(scheduler: Subject, target: str | None, clock: Clock) -> Diagnosis:
+    """`scheduler`: the target's, or one without jobs. `clock`: this host's."""
+    found = Diagnosis(scheduler.store_name)
+    found.add("configuration", configuration(scheduler, _directory(target)))
+    if target is not None:
+        found.add("target", declared(target, scheduler))
+    try:
+        look = await look_at(scheduler)
+        found.add("store", look.findings)
+        if look.nothing is not None:
+            _say_nothing_is_there(look.nothing, target, found)
+        elif look.may_open:
+            await _look_into(scheduler, target, clock, found)
+    except FencepostError as error:
+        found.add("store", [problem(str(error), _remedy(error))])
+        found.ended_by = error
+    return found
+
+
+def _say_nothing_is_there(nothing: NothingStored, target: str | None, found: Diagnosis) -> None:
+    """Code that has never run is no mistake. Without code there is nothing else to look at: the name must be wrong."""
+    if target is not None:
+        remedy = (
+            f"start it: `fencepost run {target}`; if it has been started, correct the URL or the namespace"
+        )
+        found.add("store", [warning(str(nothing), remedy)])
+    else:
+        found.add("store", [problem(str(nothing), WHERE_ELSE)])
+        found.ended_by = nothing
+
+
+async def _look_into(scheduler: Subject, target: str | None, clock: Clock, found: Diagnosis) -> None:
+    store = scheduler.store
+    try:
+        await store.open()
+        made = await trips(store, clock)
+        found.add("store", distance(made))
+        found.add("clocks", clocks(made))
+        await _look_at_work(store, scheduler, target, found)
+    finally:
+        await store.close()
+
+
+async def _look_at_work(store: Store, scheduler: Subject, target: str | None, found: Diagnosis) -> None:
+    records = await store.jobs()
+    status, now = await look_at_all(store, scheduler.store_name)
+    found.add("zones", zones(records))
+    found.add("cluster", cluster(status))
+    if store.unreadable:
+        found.add("unreadable", unreadable(store.unreadable.rows))
+    found.add("jobs", jobs(status, records, await undecided(store, now), now))
+    if target is not None:
+        up = {replica["replica"] for replica in status["replicas"] if is_live(replica)}
+        live = [replica for replica in (await store.roster()).replicas if replica.id in up]
+        found.add("target", compared(target, scheduler, records, live))
+
+
+def _directory(target: str | None) -> Path:
+    """Where the settings' file is: beside the jobs if they are in a file, too."""
+    return Path(target).parent if target is not None and target.endswith(".toml") else Path()
+
+
+def _remedy(error: FencepostError) -> str:
+    if isinstance(error, StoreUnavailable):
+        return "see that it is up and that the URL is right; replicas try again and run nothing meanwhile"
+    return "do what the message says; replicas do not start like this"

@@ -1,0 +1,30 @@
+"""The store at a glance, read at once for commands."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from fencepost.insight.board import Board, read_all
+from fencepost.insight.cluster import cluster_of
+from fencepost.insight.views.shapes import Shape
+from fencepost.model import State
+from fencepost.model.triggers import EARLIEST
+from fencepost.store.base import FireQuery, Store
+
+
+async def overview(store: Store, name: str) -> tuple[Shape, datetime]:
+    """`status` as JSON, with all jobs; and the store's time."""
+    reading = await read_all(store, Board(), await cluster_of(store), most=None)
+    return reading.status(name), reading.now
+
+
+FINAL = tuple(state for state in State if state.final)
+RECENT = 1000
+"""Fires that ended and are read, so that those that cannot be are told of."""
+
+
+async def look_at_all(store: Store, name: str) -> tuple[Shape, datetime]:
+    """An overview, for which also what is rarely read has been read, so that it shows what cannot be."""
+    await store.history_since(EARLIEST)
+    await store.find_fires(FireQuery(states=FINAL, limit=RECENT))
+    return await overview(store, name)

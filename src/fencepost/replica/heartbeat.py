@@ -1,0 +1,129 @@
+"""The heartbeat: presence, and with it every claim; leadership; and the truth about what is held."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from fencepost.replica.election import TRUSTED, took_over, until_decided
+from fencepost.replica.locks import log_lease
+from fencepost.replica.service import Service
+from fencepost.store.base import Beat, Campaign, Pulse
+
+STEP = 1.0
+"""Seconds by which the store's clock must differ from what was expected to have been stepped."""
+MOST_LINGERING = 100
+"""Bodies that go on after their runs have ended, as far as they are shown to others."""
+
+
+class Heart(Service):
+    shortest = 0.05
+
+    _number = 0
+    _joining = True
+    _lingering: tuple[str, ...] | None = ()
+    """What the store was last told of; None: nobody knows."""
+    _clocks: tuple[datetime, float] | None = None
+    """The store's wall clock and this replica's steady one, as of the last beat."""
+
+    async def step(self) -> float:
+        replica = self.replica
+        settings = replica.settings
+        sent = replica.clock.steady()
+        self._number += 1
+        lingering = replica.host.lingering[:MOST_LINGERING]
+        beat = Beat(
+            replica=replica.id,
+            number=self._number,
+            ttl=settings.run_ttl.total_seconds(),
+            heartbeat=settings.heartbeat.total_seconds(),
+            host=replica.identity.host,
+            pid=replica.identity.pid,
+            version=replica.identity.version,
+            claim_no=replica.worker.last_number,
+            joining=self._joining,
+            targets=replica.registry.names if self._joining or replica.targets_changed else None,
+            draining=replica.draining,
+            lingering=lingering if self._joining or lingering != self._lingering else None,
+            campaign=None if replica.draining else replica.leadership.campaign(replica.evidence),
+            seen=replica.testimony.seen,
+        )
+        replica.targets_changed = False
+        try:
+            pulse = await replica.store.heartbeat(beat)
+        except Exception:
+            replica.leadership.restart_observation()
+            replica.janitor.restart_observation()
+            replica.targets_changed = True
+            self._lingering = None
+            raise
+        self._lingering = lingering
+        replica.store_answered()
+        self._learn(pulse, beat, sent)
+        if replica.inspector.has_news:
+            replica.inspector.wake()
+        if beat.targets is not None:
+            replica.worker.wake()  # what it was last answered was for the tasks known before
+        if not pulse.known or self._should_lead(pulse):
+            return 0.0
+        silent = replica.leadership.silent
+        if silent:
+            replica.janitor.wake()  # to watch the others as well: who takes over has then seen who is dead
+        return until_decided(silent, pulse.leader.heartbeat, settings.heartbeat.total_seconds())
+
+    def _should_lead(self, pulse: Pulse) -> bool:
+        """There is evidence against the leader, but it renewed after this replica last looked: ask again now,
+        with what was just learned, rather than after a whole heartbeat."""
+        evidence = self.replica.evidence
+        return not self.replica.draining and pulse.leader.holder in evidence.gone | evidence.dead
+
+    @property
+    def has_joined(self) -> bool:
+        return not self._joining
+
+    @property
+    def sent_so_far(self) -> int:
+        """A beat with a higher number was sent after now."""
+        return self._number
+
+    def _learn(self, pulse: Pulse, beat: Beat, sent: float) -> None:
+        replica = self.replica
+        if not pulse.known and not self._joining:
+            replica.tell("replica.expired", detail="this replica was declared dead; joining again")
+            replica.testimony.begin_again()
+        elif pulse.known and self._joining:
+            replica.joined()
+        self._joining = not pulse.known
+        replica.learn_era(pulse)
+        self._notice_step(pulse)
+        self._learn_leader(pulse, beat.campaign, sent)
+        trusted_until = sent + TRUSTED * replica.settings.run_ttl.total_seconds()
+        replica.runs.reconcile(pulse.held, beat.number, trusted_until, replica.worker.concluded)
+
+    def _notice_step(self, pulse: Pulse) -> None:
+        """If the store's clock has stepped, what was far off may be due, and the calendars planned ahead may not
+        reach as far: everybody looks anew."""
+        steady, before = self.replica.clock.steady(), self._clocks
+        self._clocks = pulse.now, steady
+        if before is not None:
+            passed = (pulse.now - before[0]).total_seconds()
+            if abs(passed - (steady - before[1])) > STEP:
+                self.replica.wake_all()
+
+    def _learn_leader(self, pulse: Pulse, campaign: Campaign | None, sent: float) -> None:
+        replica = self.replica
+        before, trusted = replica.leadership.lease, replica.term() is not None
+        silent_since = replica.leadership.renewed_at
+        replica.leadership.learn(pulse.leader, sent, replica.clock.steady())
+        log_lease(replica.id, before, pulse.leader, replica.draining)
+        was, leads = before.holder == replica.id, pulse.leader.holder == replica.id
+        if leads and (not was or before.term != pulse.leader.term):
+            replica.tell("leader.elected", detail=f"term {pulse.leader.term}")
+            if campaign is not None and took_over(before, campaign):
+                gap = f"{sent - silent_since:.1f} s after its last sign of life"
+                replica.tell("leader.failover", detail=f"from {before.holder} to {replica.id}, {gap}")
+        elif was and not leads:
+            kind = "leader.resigned" if replica.draining else "leader.lost"
+            replica.tell(kind, detail=f"term {before.term}")
+        if not trusted and replica.term() is not None:
+            # Newly elected, or trusted again after a silence in which the leader's loops went to sleep.
+            replica.wake_all()

@@ -1,0 +1,86 @@
+"""The janitor: the leader declares dead what two witnesses agree on, and forgets what is old."""
+
+from __future__ import annotations
+
+from fencepost.model import ReplicaRecord
+from fencepost.replica.election import Observation, until_decided
+from fencepost.replica.service import Service
+from fencepost.runs.events import Event
+from fencepost.store.base import Roster, Suspect
+
+PRUNE_EVERY = 3600.0
+
+
+class Janitor(Service):
+    shortest = 0.3
+
+    _observation: Observation | None = None
+    _silent: tuple[tuple[ReplicaRecord, float], ...] = ()
+    """The other replicas as they were last seen, and for how many seconds each was seen not to renew."""
+    _pruned_at: float | None = None
+
+    async def step(self) -> float | None:
+        replica = self.replica
+        term = replica.term()
+        try:
+            if term is None:
+                if replica.leadership.silent:
+                    self.watch(await replica.store.roster())
+                return None
+            swept = await replica.store.sweep(replica.id, term, self._suspected())
+        except Exception:
+            self.restart_observation()
+            raise
+        if swept is None:
+            return None
+        self.watch(swept.roster)
+        for fire in swept.settled:
+            replica.events.emit(Event("lost" if fire.state.final else "retrying", replica.id, fire))
+        for dead in swept.expired:
+            replica.tell("replica.expired", detail=dead)
+        if swept.settled:
+            replica.worker.wake()
+        if swept.expired:
+            replica.watcher.wake()
+        await self._prune()
+        heartbeat = replica.settings.heartbeat.total_seconds()
+        looks = (until_decided(silent, other.heartbeat, heartbeat) for other, silent in self._silent)
+        return min(looks, default=heartbeat)
+
+    @property
+    def others(self) -> list[str]:
+        """The other replicas, as of the last look."""
+        return [other.id for other, _ in self._silent]
+
+    def watch(self, roster: Roster) -> None:
+        """See who has renewed. A replica looks before it leads, too: when it has joined, and while the leader is
+        silent. When it is elected it knows who is dead, and need not begin to watch."""
+        if self._observation is None:
+            self._observation = Observation(self.replica.settings.heartbeat.total_seconds())
+        look, now = self._observation.look, self.replica.clock.steady()
+        others = [other for other in roster.replicas if other.id != self.replica.id]
+        self._observation.forget_others({other.id for other in others})
+        # One that was taken for dead and has joined again counts its renewals from the beginning.
+        marks = {other.id: (other.joined_at, other.renewals) for other in others}
+        self._silent = tuple((other, look(other.id, marks[other.id], now)) for other in others)
+
+    def restart_observation(self) -> None:
+        """While the store did not answer nobody could renew: silence proves nothing."""
+        self._observation = None
+        self._silent = tuple((other, 0.0) for other, _ in self._silent)
+
+    def _suspected(self) -> list[Suspect]:
+        proven = self.replica.evidence.dead
+        watched = [
+            Suspect(other.id, other.renewals, silent)
+            for other, silent in self._silent
+            if other.id not in proven
+        ]
+        return [*watched, *(Suspect(dead, 0, 0.0, dead=True) for dead in sorted(proven))]
+
+    async def _prune(self) -> None:
+        now = self.replica.clock.steady()
+        if self._pruned_at is not None and now - self._pruned_at < PRUNE_EVERY:
+            return
+        await self.replica.store.prune(self.replica.settings.retention.total_seconds())
+        self._pruned_at = now

@@ -1,0 +1,48 @@
+"""Says so when an event loop is held up, and which jobs may hold it."""
+
+from __future__ import annotations
+
+import logging
+
+from fencepost.replica.service import Service
+
+log = logging.getLogger("fencepost")
+
+
+class LagWatch(Service):
+    """Twice per heartbeat it looks whether it was woken in time, and whether the host's loop has answered."""
+
+    _expected: float | None = None
+    _told = False
+
+    async def step(self) -> float | None:
+        replica, now = self.replica, self.replica.clock.steady()
+        every = replica.settings.heartbeat.total_seconds() / 2
+        silent = replica.host.silent_for(now)
+        if silent is None:
+            return None
+        if self._expected is not None and now - self._expected > every:
+            log.warning(
+                "%s: heartbeats and claims were held up for %.1f s, perhaps by a job that does not give way to other "
+                'threads (executor="process" would keep it apart). Running: %s',
+                replica.id,
+                now - self._expected,
+                self._running(),
+            )
+        if silent <= every:
+            self._told = False
+        elif not self._told:
+            self._told = True
+            log.warning(
+                "%s: the event loop has not answered for %.1f s; no coroutine runs until it does. Running there: %s",
+                replica.id,
+                silent,
+                self._running(on_loop=True),
+            )
+        self._expected = now + every
+        return every
+
+    def _running(self, on_loop: bool = False) -> str:
+        runs = self.replica.runs.values()
+        names = sorted({run.fire.job_id for run in runs if run.task.is_async or not on_loop})
+        return ", ".join(names[:20]) or "nothing"

@@ -1,0 +1,80 @@
+"""The planner: the leader expands calendars into fires ahead of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fencepost.replica.plan import expand
+from fencepost.replica.service import Service
+from fencepost.store.base import DueJobs, Plan
+
+BATCH = 500
+"""Jobs planned in one go."""
+ROWS = 150
+"""Rows written in one step, about: a longer one would keep others from claiming."""
+SOONEST = 0.02
+
+
+class Planner(Service):
+    shortest = 0.01
+
+    async def step(self) -> float | None:
+        replica = self.replica
+        horizon = replica.settings.horizon.total_seconds()
+        if replica.term() is None:
+            return await self._plan_what_is_left(horizon)
+        due = await replica.store.due_jobs(horizon, BATCH)
+        plans = self._expand(due, horizon)
+        if not plans:
+            return self._until_next(due, horizon)
+        for batch in batches(plans):
+            await replica.store.plan_fires(batch)
+            replica.worker.wake()
+        return 0.0
+
+    async def _plan_what_is_left(self, horizon: float) -> float | None:
+        """A leader that works is always a horizon ahead. What it has left until half of that cannot be read where it
+        runs: whoever knows the calendar plans it. If both do, the second plan is a no-op."""
+        replica = self.replica
+        if replica.draining or not replica.is_ready:
+            return None
+        due = await replica.store.due_jobs(horizon / 2, BATCH)
+        for batch in batches(self._expand(due, horizon)):
+            await replica.store.plan_fires(batch)
+            replica.worker.wake()
+        return horizon / 4
+
+    def _expand(self, due: DueJobs, horizon: float) -> list[Plan]:
+        plans = []
+        for record in due.jobs:
+            try:
+                plan = expand(record, due.now, horizon, due.gaps_of(record))
+            except Exception as error:
+                # One broken calendar must not keep the others from being planned.
+                what = f"the calendar of job {record.id} cannot be expanded here"
+                self.replica.errors.log(what, error)
+                continue
+            head = record.segments[0]
+            if plan.rows or plan.next_at != head.next_at:
+                plans.append(plan)
+        return plans
+
+    def _until_next(self, due: DueJobs, horizon: float) -> float:
+        """Half-way to the next unplanned fire: early enough to be ahead, late enough to plan many at once."""
+        if due.soonest is None:
+            return horizon / 2
+        ahead = (due.soonest - due.now).total_seconds()
+        return min(horizon / 2, max(SOONEST, ahead / 2))
+
+
+def batches(plans: Sequence[Plan]) -> Iterator[list[Plan]]:
+    batch: list[Plan] = []
+    rows = 0
+    for plan in plans:
+        batch.append(plan)
+        rows += len(plan.rows)
+        if rows >= ROWS:
+            yield batch
+            batch, rows = [], 0
+    if batch:
+        yield batch

@@ -1,0 +1,348 @@
+"""One replica: the loops, in the order of the flow, over one store, on one event loop.
+
+Everything here runs on a single event loop: in production the control thread's (see `control.py`), in tests
+and in the simulator a virtual one. Bodies run elsewhere, through a `Host`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import math
+import os
+import random
+import re
+import secrets
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fencepost import __version__
+from fencepost.clock import Clock
+from fencepost.errors import FencepostError, StoreUnavailable
+from fencepost.model import FireRecord, Job, Json, changed
+from fencepost.model.values import clean_text, fresh_copy
+from fencepost.replica.declaring import Declarer
+from fencepost.replica.election import TRUSTED, Leadership
+from fencepost.replica.heartbeat import Heart
+from fencepost.replica.inspector import Inspector
+from fencepost.replica.janitor import Janitor
+from fencepost.replica.lag import LagWatch
+from fencepost.replica.locks import log_lease
+from fencepost.replica.planner import Planner
+from fencepost.replica.runs import Runs
+from fencepost.replica.service import Service
+from fencepost.replica.settler import Settler
+from fencepost.replica.testimony import Testimony
+from fencepost.replica.watcher import Watcher
+from fencepost.replica.worker import Worker
+from fencepost.runs.events import Ending, Event, Events
+from fencepost.runs.failures import failure_of
+from fencepost.runs.output import keep_logs
+from fencepost.runs.recurring import RecurringErrors
+from fencepost.runs.run import Host
+from fencepost.runs.tasks import Registry
+from fencepost.settings import Settings
+from fencepost.store.base import Evidence, Pulse, Store
+from fencepost.store.rereading import readable_job
+
+log = logging.getLogger("fencepost")
+
+T = TypeVar("T")
+
+MOST_LISTED = 10
+"""Runs named in one line of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Unique per process start: two workers in one pod are never the same owner."""
+
+    id: str
+    host: str
+    pid: int
+    version: str = __version__
+
+    @classmethod
+    def here(cls) -> Identity:
+        host = clean_text(
+            os.environ.get("POD_NAME") or os.environ.get("HOSTNAME") or socket.gethostname(), 200
+        )
+        name = re.sub(r"[^A-Za-z0-9_.-]", "-", host)[:100]
+        return cls(f"{name}-{os.getpid()}-{secrets.token_hex(4)}", host, os.getpid())
+
+
+class Replica:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        registry: Registry,
+        host: Host,
+        identity: Identity,
+        jobs: Sequence[Job] = (),
+        job_file: Path | None = None,
+        events: Events | None = None,
+        chance: random.Random | None = None,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.settings = settings
+        self.registry = registry
+        self.host = host
+        self.identity = identity
+        self.id = identity.id
+        self.events = events or Events()
+        self.chance = chance or random.Random()
+        self.runs = Runs(self)
+        self.draining = False
+        self.is_ready = False
+        self.targets_changed = False
+        self._degraded = False
+        self._recovered_at = -math.inf
+        self.degraded_loops: dict[str, str] = {}
+        """Loops that keep failing, and with what type of error. Read from other threads: replaced, never changed."""
+        self.errors = RecurringErrors(log, clock.steady)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = asyncio.Event()
+        self.progress = asyncio.Event()
+        """Set when a run ended or something was settled."""
+        self.leadership = Leadership(
+            self.id, settings.leader_ttl.total_seconds(), settings.heartbeat.total_seconds()
+        )
+        # After that no replica starts what it was granted before the restart; and to notice it, and to wait, takes less
+        # than a TTL in all.
+        self.testimony = Testimony(TRUSTED * settings.run_ttl.total_seconds())
+        self.heart = Heart(self)
+        self.declarer = Declarer(self, jobs, job_file)
+        self.planner = Planner(self)
+        self.worker = Worker(self)
+        self.settler = Settler(self)
+        self.janitor = Janitor(self)
+        self.watcher = Watcher(self)
+        self.inspector = Inspector(self)
+        self.listener = Listener(self)
+        self.lag_watch = LagWatch(self)
+        self.evidence = Evidence()
+        """What the watcher last saw."""
+        self._claimers: list[Service] = [
+            self.declarer,
+            self.planner,
+            self.worker,
+            self.janitor,
+            self.watcher,
+            self.inspector,
+        ]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # --- life ---------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start the loops."""
+        keep_logs()
+        self._loop = asyncio.get_running_loop()
+        for service in self.loops:
+            self._tasks.append(asyncio.create_task(service.run(), name=service.name))
+
+    @property
+    def has_begun(self) -> bool:
+        return bool(self._tasks)
+
+    @property
+    def loops(self) -> list[Service]:
+        return [*self._claimers, self.heart, self.settler, self.listener, self.lag_watch]
+
+    def take_on(self, service: Service) -> None:
+        """One more loop, before `begin`: it lives and is woken with those that claim."""
+        self._claimers.append(service)
+
+    async def ready(self) -> None:
+        """Until this replica has joined and its jobs are declared."""
+        await self._ready.wait()
+
+    async def drain(self) -> None:
+        """The graceful way out: claim no more, hand leadership over, let runs end, settle, leave."""
+        if not self.draining:
+            self.draining = True
+            self.tell("replica.draining", detail=self._waits_for())
+        for service in self._claimers:
+            service.stop()
+        self.worker.give_up()
+        self.heart.wake()
+        await self._until(lambda: not self.runs, self.settings.drain_timeout.total_seconds())
+        if self.runs:
+            log.warning("the drain limit is over; ending %s", _listed(self.runs.running_keys))
+        for run in self.runs.values():
+            run.cancel("drain")
+        await self._until(lambda: not self.runs and self.settler.is_empty, self._patience())
+        for service in (self.heart, self.settler, self.listener, self.lag_watch):
+            service.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if not self.runs:
+            await self._leave()
+
+    def _waits_for(self) -> str:
+        if not (keys := self.runs.running_keys):
+            return "nothing runs"
+        limit = f"{self.settings.drain_timeout.total_seconds():g} s"
+        return (
+            f"waits up to {limit} for {len(keys)} run{'s' if len(keys) > 1 else ''} to end: {_listed(keys)}"
+        )
+
+    async def _leave(self) -> None:
+        try:
+            await self.store.leave(self.id)
+        except FencepostError as error:
+            log.warning("%s could not say good-bye (%s); its presence expires by itself", self.id, error)
+        else:
+            if (lease := self.leadership.lease).holder == self.id:
+                log_lease(self.id, lease, changed(lease, holder=None), draining=True)
+                self.tell("leader.resigned", detail=f"term {lease.term}")
+            self.tell("replica.left")
+
+    def _patience(self) -> float:
+        """How long settling may take when the time for draining is up."""
+        return min(5.0, max(0.5, self.settings.heartbeat.total_seconds()))
+
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not condition():
+                    self.progress.clear()
+                    await self.progress.wait()
+
+    # --- what the loops share -------------------------------------------------------------------------
+
+    def term(self) -> int | None:
+        """The term this replica may act as the leader in, now."""
+        return None if self.draining else self.leadership.term(self.clock.steady())
+
+    def learn_era(self, pulse: Pulse) -> None:
+        steady = self.clock.steady()
+        waited = self.testimony.wait(steady)
+        lost = self.testimony.learn(pulse, steady)
+        if not waited and (wait := self.testimony.wait(steady)):
+            log.warning(
+                "%s claims nothing for %.0f s: the store's server has restarted and may have lost writes; meanwhile "
+                "all live replicas say what they have seen, so that nothing runs twice",
+                self.id,
+                wait,
+            )
+            self.worker.wake()  # to ask when the wait is over, whatever it was answered before
+        if lost:
+            self.tell("store.lost_data", detail=f"incarnation {pulse.leader.era.incarnation}")
+            self.declarer.again()
+            self.know_anew()
+
+    def joined(self) -> None:
+        self.tell("replica.joined")
+        self.wake_all()
+        self.watcher.wake()
+
+    def declared(self) -> None:
+        self.is_ready = True
+        self._ready.set()
+        self.wake_all()
+
+    def declare(self, jobs: Sequence[Job]) -> None:
+        """Add to what is declared at the start; takes effect when the store answers."""
+        self.declarer.add(jobs)
+        self.know_anew()
+
+    def know_anew(self) -> None:
+        """The tasks known here have changed: say so with the next beat, now."""
+        self.targets_changed = True
+        self.heart.wake()
+
+    def wake_all(self) -> None:
+        for service in (*self._claimers, self.heart):
+            service.wake()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """From any thread."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(callback)
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """From any thread."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def kept(self, job_id: str) -> Json:
+        """What the job's last success has kept; asked for until the store answers."""
+        failures = 0
+        while True:
+            try:
+                record = await readable_job(self.store, job_id)
+            except StoreUnavailable as error:
+                failures += 1
+                self.store_failed(error)
+                await asyncio.sleep(self.backoff(failures))
+            else:
+                return fresh_copy(record.kept) if record else None
+
+    def tell(
+        self, kind: str, fire: FireRecord | None = None, detail: str = "", ending: Ending | None = None
+    ) -> None:
+        self.events.emit(Event(kind, self.id, fire, detail, ending))
+
+    def store_failed(self, error: StoreUnavailable, asked_at: float | None = None) -> None:
+        """`asked_at`: when the request was sent, if it may have been before the store recovered. Then its failure
+        belongs to the outage that is over."""
+        is_old = asked_at is not None and asked_at <= self._recovered_at
+        if not self._degraded and not is_old:
+            self._degraded = True
+            self.tell("store.degraded", detail=str(error))
+
+    @property
+    def store_is_lost(self) -> bool:
+        """The store did not answer when it was last asked. Read from other threads, too."""
+        return self._degraded
+
+    def store_answered(self) -> None:
+        if self._degraded:
+            self._degraded = False
+            self._recovered_at = self.clock.steady()
+            self.tell("store.recovered")
+            self.wake_all()
+            self.settler.wake()
+
+    def loop_degraded(self, name: str, error: Exception) -> None:
+        failure = failure_of(error)
+        self.degraded_loops = {**self.degraded_loops, name: failure.kind}
+        self.tell("loop.degraded", detail=f"{name} keeps failing: {failure.line}")
+
+    def loop_recovered(self, name: str) -> None:
+        self.degraded_loops = {each: kind for each, kind in self.degraded_loops.items() if each != name}
+        self.tell("loop.recovered", detail=name)
+
+    def backoff(self, failures: int) -> float:
+        """1 s, doubling, up to 60 s; but a replica that holds claims, or may without knowing, must not let them
+        expire by waiting, and none waits longer than two terms would last."""
+        delay = min(60.0, 2 * self.settings.leader_ttl.total_seconds(), 2.0 ** min(failures - 1, 6))
+        if self.runs or not self.settler.is_empty or self.worker.is_asking:
+            delay = min(delay, self.settings.heartbeat.total_seconds() / 2)
+        return delay * self.chance.uniform(0.75, 1.0)
+
+
+def _listed(keys: Sequence[str]) -> str:
+    more = f" and {len(keys) - MOST_LISTED} more" if len(keys) > MOST_LISTED else ""
+    return ", ".join(keys[:MOST_LISTED]) + more
+
+
+class Listener(Service):
+    """Hints from the store. They only save time: polling alone is correct."""
+
+    async def step(self) -> float | None:
+        # No pause between two waits: a hint that nobody waits for is lost.
+        while await self.replica.store.wait(self.replica.settings.horizon.total_seconds() / 2):
+            self.replica.wake_all()
+        return 0.0

@@ -1,0 +1,93 @@
+"""The worker: claims due fires as far as there is room, and starts them. Claimed fires are never queued."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost.replica.election import TRUSTED
+from fencepost.replica.service import Service
+from fencepost.runs.events import Event
+from fencepost.store.base import Claimed, ClaimRequest
+
+MOST_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAttempt:
+    """A claim attempt whose outcome is not known yet. It is repeated under its number until it is."""
+
+    request: ClaimRequest
+    sent: float
+
+
+class Worker(Service):
+    last_number = 0
+    """The last claim number used."""
+    concluded = 0
+    """The last claim number whose reply was dealt with, or which was given up."""
+    _open: OpenAttempt | None = None
+
+    async def step(self) -> float | None:
+        replica = self.replica
+        if self._open is None and (doubtful := self._doubtful_for()):
+            return doubtful
+        attempt = self._open or self._next_attempt()
+        if attempt is None:
+            return None
+        self._open = attempt
+        reply = await replica.store.claim_fires(attempt.request)
+        self._open = None
+        if self._failures:
+            # It was asked before, and may have claimed then. If the store has restarted since, its answer is empty, and
+            # only a beat is told of those claims; but with nothing open the heart may put itself off for long.
+            replica.heart.wake()
+        replica.testimony.told(reply.steps)
+        replica.testimony.claimed(reply.claims)
+        self._take(attempt, reply)
+        self.concluded = attempt.request.number
+        if doubtful := self._doubtful_for():
+            return doubtful  # it was sent before the restart, so its answer says nothing of what will be due
+        if replica.runs.room() == 0:
+            return None if replica.term() is None else replica.settings.heartbeat.total_seconds()
+        poll = replica.settings.horizon.total_seconds() / 2
+        return poll if reply.wake_in is None else min(poll, reply.wake_in)
+
+    def _doubtful_for(self) -> float:
+        """Seconds in which nothing is claimed: the store's server has restarted and may have lost writes."""
+        return self.replica.testimony.wait(self.replica.clock.steady())
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether an attempt is open, which may have claimed something."""
+        return self._open is not None
+
+    def give_up(self) -> None:
+        """From now on nothing more is started; what an open attempt may have claimed is given back."""
+        self._open = None
+        self.concluded = self.last_number
+
+    def _next_attempt(self) -> OpenAttempt | None:
+        replica = self.replica
+        room = min(replica.runs.room(), MOST_AT_ONCE)
+        term = replica.term()
+        ready = replica.is_ready and replica.watcher.has_looked
+        if replica.draining or not ready or (room == 0 and term is None):
+            return None
+        # With no room the leader still asks, for none: somebody must decide what is late meanwhile.
+        self.last_number += 1
+        seen = replica.testimony.seen
+        request = ClaimRequest(replica.id, self.last_number, room, term, seen.incarnation, seen.server)
+        return OpenAttempt(request, replica.clock.steady())
+
+    def _take(self, attempt: OpenAttempt, reply: Claimed) -> None:
+        replica = self.replica
+        for fire in reply.closed:
+            number = reply.closed_now.get(fire.key, fire.count)
+            replica.events.emit(Event(fire.state.value, replica.id, fire, count=number))
+        start_before = attempt.sent + TRUSTED * replica.settings.run_ttl.total_seconds()
+        if replica.draining or replica.clock.steady() >= start_before:
+            # The store granted these at an unknown time in the past. They may expire, or be swept and run
+            # elsewhere, before a body started here would be noticed: too late to start.
+            replica.runs.return_unstarted(reply.claims)
+            return
+        replica.runs.start(reply.claims, start_before)

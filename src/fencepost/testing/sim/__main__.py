@@ -1,5 +1,0 @@
-import sys
-
-from fencepost.testing.sim.cli import main
-
-sys.exit(main())

@@ -1,0 +1,1 @@
+"""The protocol under test: simulator, checker, mutants, comparison. Only tests use this."""

@@ -1,0 +1,507 @@
+"""Rules of the store, each taken out."""
+
+from __future__ import annotations
+
+from tests.protocol.mutants.mutant import Edit, Mutant, mutant
+
+CALENDARS = "fencepost.store.calendars"
+DECIDE = "fencepost.store.decide"
+DEFINITIONS = "fencepost.store.definitions"
+LEDGER = "fencepost.store.ledger"
+JOBS = "fencepost.model.jobs"
+OPERATIONS = "fencepost.store.operations"
+REPLICAS = "fencepost.model.replicas"
+RULES = "fencepost.store.rules"
+STATE = "fencepost.store.state"
+
+PRESENCE = (
+    mutant(
+        "no_term_check",
+        "a leader's step needs the current term",
+        OPERATIONS,
+        "return term is not None and self.leader.holder == replica and self.leader.term == term",
+        "return term is not None",
+    ),
+    mutant(
+        "leader_only_jobs_for_all",
+        'execute_on="leader" needs leadership',
+        STATE,
+        'and (leads or job.execute_on == "any")',
+        "",
+    ),
+    mutant(
+        "unknown_tasks_are_claimed",
+        "a replica claims only the tasks it knows",
+        STATE,
+        "return job.target in known and (",
+        "return (",
+    ),
+    mutant(
+        "expiry_by_the_store_clock_alone",
+        "expiry needs a second witness: no renewal was seen",
+        RULES,
+        "    if suspect.renewals != replica.renewals:\n        return False\n",
+        "",
+        Edit(
+            RULES,
+            "return suspect.seconds >= OBSERVED * (replica.heartbeat if expired else replica.ttl)",
+            "return expired",
+        ),
+    ),
+    mutant(
+        "expiry_by_observation_alone",
+        "expiry needs a second witness: the store's clock",
+        RULES,
+        "return suspect.seconds >= OBSERVED * (replica.heartbeat if expired else replica.ttl)",
+        "return suspect.seconds >= OBSERVED * replica.heartbeat",
+    ),
+)
+
+CLAIMS = (
+    mutant(
+        "no_token_check",
+        "only the current token may report, settle or give back",
+        OPERATIONS,
+        "if fire is None or fire.token != update.token:",
+        "if fire is None:",
+    ),
+    mutant(
+        "final_states_change",
+        "only a running fire can be settled; final states never change",
+        OPERATIONS,
+        "        if fire.state is not State.RUNNING:\n            return False\n",
+        "",
+    ),
+    mutant(
+        "token_reused",
+        "every claim has a higher token, also of a fire claimed before",
+        OPERATIONS,
+        "token = max(record.token, self.leader.era.first_token) + 1",
+        "token = fire.token or max(record.token, self.leader.era.first_token) + 1",
+    ),
+    mutant(
+        "tombstone_forgets_the_token",
+        "a job's last token outlives its removal",
+        CALENDARS,
+        "            declared_by=(),\n",
+        "            declared_by=(),\n            token=0,\n",
+    ),
+    mutant(
+        "giving_back_counts",
+        "what was given back does not count as an attempt",
+        OPERATIONS,
+        "attempt=fire.attempt - 1)",
+        "attempt=fire.attempt)",
+    ),
+    mutant(
+        "checkpoint_lost",
+        "a fire that waits to be run again keeps its checkpoint",
+        LEDGER,
+        "not_before=not_before, progress=None)",
+        "not_before=not_before, progress=None, checkpoint=None)",
+    ),
+    mutant(
+        "crash_repeats_everything",
+        "a run cut off is repeated only if its job says so",
+        OPERATIONS,
+        'if job.after_crash == "rerun" and fire.crashes < job.crash_attempts',
+        "if fire.crashes < job.crash_attempts",
+    ),
+    mutant(
+        "crashes_unbounded",
+        "a fire is run again after a crash at most crash_attempts times",
+        OPERATIONS,
+        "and fire.crashes < job.crash_attempts and",
+        "and",
+    ),
+    mutant(
+        "declared_dead_whatever_the_token",
+        "who declares a replica dead ends the run they have seen, not a later one",
+        OPERATIONS,
+        "if fire.state is not State.RUNNING or fire.token != token:",
+        "if fire.state is not State.RUNNING:",
+    ),
+    mutant(
+        "cancel_forgotten_by_a_retry",
+        "what is to be cancelled is not run again",
+        LEDGER,
+        "if fire.cancel_requested:",
+        "if False:",
+    ),
+    mutant(
+        "cancel_not_noted",
+        "a cancel of a running fire is kept for its replica",
+        OPERATIONS,
+        "self.put_fire(changed(fire, cancel_requested=True))",
+        "pass",
+    ),
+    mutant(
+        "manual_key_reused",
+        "a manual fire is added once under its name",
+        OPERATIONS,
+        "if existing is not None:",
+        "if existing is not None and not existing.state.final:",
+    ),
+)
+
+DECISIONS = (
+    mutant(
+        "past_moments_vanish",
+        "every moment of an `at` has a row, also one that has passed when it is declared",
+        CALENDARS,
+        "            start = moment - datetime.resolution",
+        "            break",
+    ),
+    mutant(
+        "past_moments_run",
+        "a moment long past when it is declared is missed, whatever the misfire policy",
+        DECIDE,
+        "elif fresh and any(gap.covers(fire.due_at) for gap in view.record.past):",
+        "elif False:",
+    ),
+    mutant(
+        "past_moments_overtaken",
+        "a moment that comes too late for its turn is put on record",
+        CALENDARS,
+        "if known.known_after < moment <= since and not known.has(moment):",
+        "if False:",
+    ),
+    mutant(
+        "no_overlap_rule",
+        "at most so many runs of a job at once",
+        JOBS,
+        'return self.limit if self.kind == "allow" else 1',
+        "return 1000",
+    ),
+    mutant(
+        "overlap_counts_only_what_runs",
+        "a fire counts as active until its final state, retry backoff included",
+        DECIDE,
+        "active = len(view.active)",
+        "active = sum(1 for fire in view.active if fire.state is State.RUNNING)",
+    ),
+    mutant(
+        "waiting_fires_ignore_a_lower_limit",
+        "the limit holds for retries and reruns, too, when it is lowered",
+        DECIDE,
+        "room = min(room, view.record.job.overlap.at_once - running)",
+        "",
+    ),
+    mutant(
+        "skipped_because_of_the_dead",
+        "nothing is skipped on account of a run that may be dead",
+        DECIDE,
+        "elif view.overdue:",
+        "elif False:",
+    ),
+    mutant(
+        "queue_without_end",
+        "a queue holds as many as its policy says",
+        DECIDE,
+        "elif waiting_turn < overlap.limit:",
+        "elif True:",
+    ),
+    mutant(
+        "pause_ignored_at_due_time",
+        "what falls due in a pause is skipped",
+        DECIDE,
+        "if fresh and view.record.paused_at(fire.due_at):",
+        "if False:",
+    ),
+    mutant(
+        "pause_ignored_by_what_waits",
+        "while a pause lasts nothing scheduled starts",
+        DECIDE,
+        "candidates = [fire for fire in candidates if not fire.scheduled]",
+        "pass",
+    ),
+    mutant(
+        "pause_ignored_by_retries",
+        "a pause holds retries and reruns as well",
+        DECIDE,
+        "if paused and fire.scheduled:",
+        "if False:",
+    ),
+    mutant(
+        "pause_ahead_cannot_be_ended",
+        "a resume ends every pause, also where the clock stepped back",
+        CALENDARS,
+        "if record.pause_lasting(at.wall) is None:",
+        "if not record.paused_at(at.wall):",
+    ),
+    mutant(
+        "a_second_pause_loses_the_end",
+        "a pause of a paused job keeps the end it does not name",
+        CALENDARS,
+        "until, note = until or lasting.until, note or lasting.note",
+        "until, note = until, note or lasting.note",
+    ),
+    mutant(
+        "retry_too_early",
+        "a retry waits for its time",
+        DECIDE,
+        "or fire.not_before is None or fire.not_before > now:",
+        "or fire.not_before is None:",
+    ),
+    mutant(
+        "latest_keeps_two",
+        'misfire="latest" runs one fire of a backlog',
+        DECIDE,
+        "keep, reason, refers_to = fresh[-1:], Reason.COALESCED, fresh[-1].key",
+        "keep, reason, refers_to = fresh[-2:], Reason.COALESCED, fresh[-1].key",
+    ),
+    mutant(
+        "backlog_decided_half_planned",
+        "a backlog is decided when its calendar is planned up to now",
+        DECIDE,
+        "if view.record.behind_at(now):",
+        "if False:",
+    ),
+    mutant(
+        "misfire_skip_runs_late",
+        'misfire="skip" runs nothing late',
+        DECIDE,
+        "keep = [fire for fire in fresh if now - fire.due_at <= job.misfire_after and fire.count == 1]",
+        "keep = [fire for fire in fresh if fire.count == 1]",
+    ),
+    mutant(
+        "catch_up_without_end",
+        "catch-up is bounded, what waits from before included",
+        DECIDE,
+        "room = CATCH_UP_LIMIT - sum(1 for fire in others if fire.scheduled)",
+        "room = CATCH_UP_LIMIT",
+    ),
+)
+
+CALENDAR = (
+    mutant(
+        "plan_without_compare",
+        "a plan is written only if version, cursor and end still stand",
+        CALENDARS,
+        "if (head.version, head.cursor, head.until) != (plan.version, plan.cursor, plan.until):",
+        "if head.version != plan.version:",
+    ),
+    mutant(
+        "no_withdrawal_on_a_changed_trigger",
+        "planned rows that are not due go when the trigger changes",
+        CALENDARS,
+        "        self.withdraw_planned(record.id, since)\n        version",
+        "        version",
+    ),
+    mutant(
+        "new_calendar_repeats_the_decided",
+        "a new calendar begins after the last fire decided",
+        CALENDARS,
+        "        since = later(record, at.wall)\n        if not record.version:",
+        "        since = at.wall\n        if not record.version:",
+    ),
+    mutant(
+        "old_calendar_owes_nothing",
+        "what an old calendar still owes is planned first",
+        CALENDARS,
+        "segments = self._ended(record.segments, since)",
+        "segments = ()",
+    ),
+    mutant(
+        "queueing_is_no_decision",
+        "a fire that was admitted to the queue is not planned again",
+        OPERATIONS,
+        "            record = changed(record, decided_through=later(record, fire.due_at))\n",
+        "",
+    ),
+    mutant(
+        "orphans_stay_planned",
+        "what is planned ahead goes when nobody knows the task any more",
+        CALENDARS,
+        "        self.withdraw_planned(record.id, since)\n        for fire",
+        "        for fire",
+    ),
+    mutant(
+        "orphaned_at_once",
+        "a task must be unknown for an hour before its fires are missed",
+        CALENDARS,
+        "at.wall - target.unknown_since >= self.orphaned_after:",
+        "at.wall - target.unknown_since >= self.orphaned_after / 10:",
+    ),
+    mutant(
+        "never_orphaned",
+        "what nobody has known for an hour is missed",
+        CALENDARS,
+        "elif not target.orphaned and at.wall - target.unknown_since >= self.orphaned_after:",
+        "elif False:",
+    ),
+    mutant(
+        "revision_ignored",
+        "an older revision replaces nothing",
+        DEFINITIONS,
+        'return "changed" if put.revision >= existing.revision else "older revision"',
+        'return "changed"',
+    ),
+    mutant(
+        "flip_back",
+        "a replaced definition does not come back while its successor is declared",
+        DEFINITIONS,
+        "if put.job.fingerprint in existing.earlier and others and not asked_for:",
+        "if False:",
+    ),
+    mutant(
+        "what_is_asked_for_is_a_flip_back",
+        "a definition that somebody asks for now may be one that was replaced",
+        DEFINITIONS,
+        'asked_for = put.source == "api" or put.chosen',
+        'asked_for = put.source == "api"',
+    ),
+    mutant(
+        "chosen_by_one",
+        "what was chosen while an application ran is declared by all who know the task",
+        DEFINITIONS,
+        "peers = sorted(knowing(put.job.target)) if put.chosen else ()",
+        "peers: list[str] = []",
+    ),
+    mutant(
+        "another_version_removed",
+        "what was read of a job is changed only if its trigger is still that one",
+        CALENDARS,
+        "if record is None or record.removed_at or change.version not in (None, record.version):",
+        "if record is None or record.removed_at:",
+    ),
+    mutant(
+        "another_applications_definition",
+        "code does not replace what live replicas declare from another origin",
+        DEFINITIONS,
+        'if put.source == "code" and _is_anothers(existing, put, live, knowing):',
+        "if False:",
+    ),
+    mutant(
+        "a_moved_job_stays",
+        "a job that was moved is of its new origin when the last old replica has gone",
+        DEFINITIONS,
+        "if replica.id != put.by and replica.id not in moved",
+        "if replica.id != put.by",
+    ),
+    mutant(
+        "code_undoes_what_was_made_by_hand",
+        "code does not replace what was made by hand",
+        DEFINITIONS,
+        'return "unchanged" if same else "made by hand"',
+        'return "unchanged" if same else "changed"',
+    ),
+    mutant(
+        "removed_while_declared",
+        "a job is not taken for abandoned while a live replica knows its task",
+        CALENDARS,
+        'if change.if_undeclared and (record.source != "code" or self._is_declared(at, record)):',
+        "if False:",
+    ),
+)
+
+OUTCOMES = (
+    mutant(
+        "failures_are_not_forgotten",
+        "a success ends a row of failures",
+        JOBS,
+        "failures = 0 if run.succeeded_at else self.failures_in_a_row + run.is_failure",
+        "failures = self.failures_in_a_row + run.is_failure",
+    ),
+    mutant(
+        "a_lost_run_is_not_the_last",
+        "a run that was cut off is on the job's record",
+        LEDGER,
+        "self._keep(at, record.after_run(fire) if fire.state.final else record)",
+        "self._keep(at, record)",
+    ),
+)
+
+UNREADABLE = (
+    mutant(
+        "unreadable_jobs_are_claimed",
+        "a job of which a live fire cannot be read is set aside as a whole",
+        STATE,
+        "return not self.broken or (job_id in self.jobs_by_id and not self.aside(job_id))",
+        "return job_id in self.jobs_by_id",
+        Edit(OPERATIONS, "            if self.aside(job_id):\n                continue\n", ""),
+    ),
+    mutant(
+        "unreadable_definitions_are_replaced",
+        "a definition that cannot be read is not overwritten",
+        CALENDARS,
+        "        if self.aside(job.id):\n",
+        "        if False:\n",
+    ),
+    mutant(
+        "kept_values_are_dropped",
+        "what a run keeps is written with its outcome, or neither is",
+        OPERATIONS,
+        "            if self.job(fire.job_id) is None:\n                self._refuse_aside",
+        "            if False:\n                self._refuse_aside",
+    ),
+    mutant(
+        "unreadable_retries_run_again",
+        "what waited when data was lost may have run, also if it could not be read just then",
+        OPERATIONS,
+        "        record = self._without_lost(at, record)\n",
+        "",
+    ),
+)
+
+DATA_LOSS = (
+    mutant(
+        "loss_not_noticed",
+        "who was told more than the store knows proves a loss",
+        RULES,
+        "    present = (seen.incarnation, seen.server) == (era.incarnation, era.server)\n",
+        "    return False\n",
+    ),
+    mutant(
+        "settling_is_not_counted",
+        "updates count among the steps that can be missed",
+        OPERATIONS,
+        "if self.may_lose_writes and any(accepted) and",
+        "if False and",
+    ),
+    mutant(
+        "old_tokens_outrank_new_ones",
+        "a new incarnation outranks all old tokens",
+        REPLICAS,
+        "return self.incarnation << 40",
+        "return 0",
+    ),
+    mutant(
+        "restarts_with_one_number_look_alike",
+        "two starts of a server are told apart, whatever it has forgotten",
+        OPERATIONS,
+        'standing="restarted", server=server)',
+        'standing="restarted")',
+    ),
+    mutant(
+        "lost_fires_run_again",
+        "what may have run before the loss is not run again",
+        DECIDE,
+        "elif view.lost_through is not None and fire.due_at <= view.lost_through:",
+        "elif False:",
+    ),
+    mutant(
+        "lost_retries_run_again",
+        "what waited to be run again when data was lost may have run",
+        OPERATIONS,
+        "                    self._finish(at, fire, State.LOST, Reason.DATA_LOSS)\n",
+        "                    pass\n",
+        Edit(OPERATIONS, "        record = self._without_lost(at, record)\n", ""),
+    ),
+    mutant(
+        "lost_runs_go_on",
+        "a loss ends every run the store knew of",
+        OPERATIONS,
+        "                    self._crash(at, fire, Reason.DATA_LOSS)\n",
+        "                    pass\n",
+    ),
+    mutant(
+        "leaving_in_doubt_gives_back",
+        "in doubt nobody can say that what a leaver holds never started",
+        OPERATIONS,
+        'if self.leader.era.standing == "restarted":\n                self._crash',
+        "if False:\n                self._crash",
+    ),
+)
+
+STORE: tuple[Mutant, ...] = (*PRESENCE, *CLAIMS, *DECISIONS, *CALENDAR, *UNREADABLE, *OUTCOMES, *DATA_LOSS)

@@ -1,0 +1,5 @@
+import sys
+
+from tests.protocol.sim.cli import main
+
+sys.exit(main())

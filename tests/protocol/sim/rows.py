@@ -1,0 +1,91 @@
+"""The fault of a row that cannot be read: it is set aside for a while, then restored as it was.
+
+Drawn apart from the other faults, for some seeds, so that other seeds keep their histories. While a row is broken the
+jobs of all others go on as ever, which is judged by the promises; its own job stands still (R3).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fencepost.model import State
+
+if TYPE_CHECKING:
+    from tests.protocol.sim.simulation import Simulation
+
+SEEDS = 0.25
+"""The share of seeds with this fault."""
+PER_SECOND = (0.05, 0.2)
+LASTS = (0.5, 3.0, 8.0)
+"""Seconds, about."""
+BUSY = 0.7
+"""How often it is the row of a job that runs, if there is one: its run ends while the row cannot be read."""
+
+
+class Rows:
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._chance = random.Random(f"{simulation.seed}:rows")
+        self._per_second = self._chance.choice(PER_SECOND) if self._chance.random() < SEEDS else 0.0
+
+    def begin(self) -> None:
+        if self._per_second:
+            self._later(self._chance.expovariate(self._per_second), self._break_one)
+
+    def mend_all(self) -> None:
+        for kind, key in list(self._simulation.store.damaged):
+            self._mend(kind, key)
+
+    def _break_one(self) -> None:
+        if self._simulation.calm:
+            return
+        store = self._simulation.store
+        kind = self._chance.choice(["job", "live fire", "ended fire", "replica"])
+        keys: dict[str, Iterable[str]] = {
+            "job": self._busy_jobs() or store.jobs_by_id,
+            "live fire": self._waiting(),
+            "ended fire": (key for key, fire in store.fires.items() if fire.state.final),
+            "replica": store.replicas,
+        }
+        self._break(kind.rpartition(" ")[2], keys[kind])
+        self._later(self._chance.expovariate(self._per_second), self._break_one)
+
+    def data_was_lost(self) -> None:
+        """The worst moment: what waits to be run again has run in the history that is lost, and cannot be read while
+        the loss is noticed. What was restored since is damaged as it was then, and is restored once more."""
+        for kind, key in list(self._simulation.store.damaged):
+            self._later(0.0 if self._simulation.calm else self._lasting(), partial(self._mend, kind, key))
+        if self._per_second and not self._simulation.calm:
+            have_run = {key for key, _ in self._simulation.checker.books.forgotten}
+            self._break("fire", have_run.intersection(self._waiting()))
+
+    def _busy_jobs(self) -> set[str]:
+        store, often = self._simulation.store, self._chance.random() < BUSY
+        runs = [fire for fire in store.fires.values() if fire.state is State.RUNNING]
+        return {fire.job_id for fire in runs if fire.job_id in store.jobs_by_id} if often else set()
+
+    def _waiting(self) -> list[str]:
+        """Not what runs: its replica is told that its claim is gone."""
+        fires = self._simulation.store.fires
+        return [key for key, fire in fires.items() if fire.state is State.WAITING]
+
+    def _break(self, kind: str, among: Iterable[str]) -> None:
+        if keys := sorted(among):
+            key = self._chance.choice(keys)
+            self._simulation.faults.happened["unreadable row"] += 1
+            self._simulation.tell("store", "cannot read", kind, key)
+            self._simulation.store.damage(kind, key)
+            self._later(self._lasting(), partial(self._mend, kind, key))
+
+    def _lasting(self) -> float:
+        return self._chance.choice(LASTS) * self._chance.uniform(0.5, 1.5)
+
+    def _mend(self, kind: str, key: str) -> None:
+        self._simulation.store.repair(kind, key)
+        self._simulation.tell("store", "can read again", kind, key)
+
+    def _later(self, seconds: float, callback: Callable[[], None]) -> None:
+        self._simulation.world.at(self._simulation.world.now + seconds, callback)
