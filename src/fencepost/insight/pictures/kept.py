@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from fencepost.insight.pictures.sampling import Samples
 from fencepost.insight.pictures.strips import Strips
+from fencepost.insight.pictures.tallies import Tallies
 
 
 class Kept:
     def __init__(self) -> None:
         self.samples = Samples()
         self.strips = Strips()
+        self.tallies = Tallies()

@@ -10,8 +10,8 @@ from math import ceil
 from typing import TYPE_CHECKING, Literal
 
 from fencepost.insight.board import Reading
-from fencepost.insight.pictures.counting import counted
 from fencepost.insight.pictures.needs import Need, needs_of
+from fencepost.insight.pictures.tallies import counted
 from fencepost.insight.views.shapes import Shape
 from fencepost.insight.views.words import when
 from fencepost.insight.visible import Sees, visible
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 MOST_RUNS = 500
 """The newest runs of a window, of which the lateness is told."""
 RAN = (State.SUCCEEDED, State.FAILED, State.RUNNING)
-MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,8 @@ async def overview(
     took = reader.steady() - begun
     end = min(until or now, now) + datetime.resolution
     since = end - span
-    found = await counted(store, since, end, max(span / 100, MINUTE), sees=sees)
+    found = await counted(reader, store, since, end, sees=sees)
+    since = min(since, found.since)
     total = found.total
     overdue = await _overdue(store, since, reading, sees)
     needs, more = needs_of(reading)

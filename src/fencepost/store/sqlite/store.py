@@ -10,9 +10,10 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from fencepost.clock import Clock, SystemClock, moment_of
 from fencepost.errors import NothingStored, StoreCorrupt, StoreUnavailable, StoreUnusable
 from fencepost.store import forks, mirror
 from fencepost.store.base import Home
+from fencepost.store.counting import CountQuery, Stretch
 from fencepost.store.local import (
     Beacons,
     Hint,
@@ -30,6 +32,7 @@ from fencepost.store.local import (
     refuse_network_file_system,
 )
 from fencepost.store.mirror import LocalMirror, P, T
+from fencepost.store.sqlite import counting
 from fencepost.store.sqlite.plain import PlainRows
 from fencepost.store.sqlite.rows import PLACES_FOR_COPIES
 from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, namespaces, prepare, set_meta
@@ -197,6 +200,21 @@ class SqliteStore(LocalMirror):
                 if not _is_busy(error) or _patience.steady() > deadline:
                     raise
                 time.sleep(self._chance.uniform(0.0005, 0.004))
+
+    # --- counting -------------------------------------------------------------------------------------
+
+    async def count_fires(self, query: CountQuery) -> list[tuple[datetime, str, int]]:
+        return await self._in_thread(self._counted, counting.count_fires, query)
+
+    async def stretches(self, query: CountQuery) -> list[Stretch]:
+        return await self._in_thread(self._counted, counting.stretches, query)
+
+    def _counted(self, count: Callable[[sqlite3.Connection, Names, CountQuery], T], query: CountQuery) -> T:
+        try:
+            with self._busy:
+                return count(self._connection(), self._names, query)
+        except sqlite3.OperationalError as error:
+            raise StoreUnavailable(f"{self.path}: {error}") from error
 
     # --- connections ----------------------------------------------------------------------------------
 
