@@ -16,7 +16,7 @@ from fencepost.store.base import FireQuery, Store
 if TYPE_CHECKING:
     from fencepost.insight.reader import Reader
 
-MOST_ROWS = 2_000
+MOST_ROWS = 1_000
 """Fires looked at for one answer."""
 MOST_RUNS = 240
 """Runs drawn in one lane: of more, those that end in the same bucket are joined."""

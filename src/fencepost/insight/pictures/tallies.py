@@ -7,12 +7,15 @@ for the next one, and the answer says from when on it is whole.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from fencepost.errors import FencepostError
 from fencepost.insight.pictures.counting import Counted, read_and_counted, spread
 from fencepost.insight.pictures.window import floor
 from fencepost.insight.visible import Sees
@@ -31,6 +34,8 @@ BELIEVED = 0.1
 MOST_UNITS = 2_400
 """90 days of hours."""
 MOST_JOBS = 200
+RESTS = 3.0
+"""What is counted in the background rests so many times as long as it works."""
 QUICK, SLOW = 0.01, 0.03
 """Seconds: a step that takes less is followed by a larger one, one that takes more by a smaller one."""
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -55,7 +60,8 @@ class Tally:
         self.unit = unit
         self._job_id = job_id
         self._known: dict[datetime, Unit] = {}
-        self._step = 4
+        self._counting: asyncio.Task[None] | None = None
+        self._step = 1
         """Units counted in one step of the store."""
 
     async def counted(
@@ -75,6 +81,7 @@ class Tally:
                 edge = begin
             if edge > start:  # the budget is spent: what was counted earlier is better than nothing
                 whole_since = self._known_back_to(edge, first)
+                self._go_on(reader, store, first, edge)
                 break
         for at, unit in self._known.items():
             if whole_since <= at < until:
@@ -84,6 +91,21 @@ class Tally:
             for at, number in spread(stretch, whole_since, until, self.unit):
                 found[at] = found.get(at, Counter()) + Counter({stretch.state: number})
         return Counted(found, whole_since)
+
+    def _go_on(self, reader: Reader, store: CountsFires, first: datetime, until: datetime) -> None:
+        """Count the rest in the background."""
+        if self._counting is None or self._counting.done():
+            self._counting = asyncio.create_task(self._count_back(reader, store, first, until))
+
+    async def _count_back(self, reader: Reader, store: CountsFires, first: datetime, until: datetime) -> None:
+        with suppress(FencepostError):  # those who ask are told
+            for start, end in list(self._unknown(first, until, (await reader.cluster()).now)):
+                edge = end
+                while edge > start:
+                    begin, begun = max(start, edge - self._step * self.unit), reader.steady()
+                    await self._count(reader, store, begin, edge, (await reader.cluster()).now, {})
+                    edge = begin
+                    await asyncio.sleep(RESTS * (reader.steady() - begun))
 
     def _unknown(
         self, first: datetime, until: datetime, now: datetime
@@ -171,6 +193,28 @@ async def counted(
     if unit is None:
         unit = MINUTE if until - since <= LONG else HOUR
     if isinstance(store, CountsFires) and (sees is None or (job_id is not None and sees(job_id))):
-        return await reader.kept.tallies.of(job_id, unit).counted(reader, store, since, until, now)
-    first = floor(since, unit)
-    return await read_and_counted(store, first, until, unit, job_id, sees)
+        return await _counted(reader, store, floor(since, unit), until, unit, job_id, now)
+    return await read_and_counted(store, floor(since, unit), until, unit, job_id, sees)
+
+
+async def _counted(
+    reader: Reader,
+    store: CountsFires,
+    since: datetime,
+    until: datetime,
+    unit: timedelta,
+    job_id: str | None,
+    now: datetime,
+) -> Counted:
+    """The newest hours by the minute: of an hour that is not over, only the last minutes need be counted again."""
+    tallies, split = reader.kept.tallies, floor(now, HOUR) - HOUR
+    if unit == MINUTE or until <= split:
+        return await tallies.of(job_id, unit).counted(reader, store, since, until, now)
+    newest = await tallies.of(job_id, MINUTE).counted(reader, store, max(since, split), until, now)
+    found: dict[datetime, Counter[str]] = {}
+    for at, states in newest.by_bucket.items():
+        found.setdefault(floor(at, HOUR), Counter()).update(states)
+    if since >= split or newest.since > split:
+        return Counted(found, newest.since)
+    older = await tallies.of(job_id, HOUR).counted(reader, store, since, split, now)
+    return Counted({**older.by_bucket, **found}, older.since)

@@ -39,7 +39,7 @@ from fencepost.store.base import (
     Updated,
 )
 from fencepost.store.codec import micros, moment
-from fencepost.store.counting import CountQuery, Stretch
+from fencepost.store.counting import CountQuery, SlimQuery, Stretch
 from fencepost.store.mirror import P, T, ThreadedMirror
 from fencepost.store.postgres import counting, plain
 from fencepost.store.postgres.arrays import Texts
@@ -298,6 +298,9 @@ class PostgresStore(ThreadedMirror):
 
     async def stretches(self, query: CountQuery) -> list[Stretch]:
         return await self._step(counting.stretches, query)
+
+    async def slim_fires(self, query: SlimQuery) -> list[FireRecord]:
+        return await self._step(counting.slim_fires, query)
 
     async def _read(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._step(self._look, step, *args)
