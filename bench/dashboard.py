@@ -144,7 +144,7 @@ def measure(
         fire = quote(asyncio.run(_a_fire(place.url)), safe="")
         for path in paths:
             pages.append(_first_byte(service, path.replace("{fire}", fire)))
-            told(_page(pages[-1]))
+            told(page(pages[-1]))
         alone = service.situation("nobody watches", seconds)
         told(shown(alone))
         parts = [WATCHED] if service.asked(WATCHED)[0] == 200 else [*INSTEAD]
@@ -206,7 +206,7 @@ async def _fill(url: str, jobs: int, fires: int) -> None:
             db.execute("vacuum analyze fencepost.final")
 
 
-def _page(found: FirstByte) -> str:
+def page(found: FirstByte) -> str:
     status = "" if found.status == 200 else f", answered {found.status}"
     rest = f"the first {found.first_ms:.0f} ms, each by itself {found.alone_ms:.0f} ms"
     return f"{found.median_ms:6.1f} ms ({rest}) {found.path}{status}"
@@ -214,8 +214,8 @@ def _page(found: FirstByte) -> str:
 
 def summary(found: Dashboard) -> str:
     priority = "real-time" if found.realtime else "normal"
-    slowest = max(found.pages, key=lambda page: page.median_ms)
-    missing = [page.path for page in found.pages if page.status != 200]
+    slowest = max(found.pages, key=lambda each: each.median_ms)
+    missing = [each.path for each in found.pages if each.status != 200]
     not_served = f"; not answered with 200: {', '.join(missing)}" if missing else ""
     return (
         f"{found.jobs} jobs, {found.fires} fires, {priority} priority: the slowest first byte of {len(found.pages)} "

@@ -1,4 +1,4 @@
-"""People who watch the dashboard live: `python -m bench.dashboard_load PORT SECONDS PEOPLE PATH...`, a process of its own.
+"""People who watch the dashboard live, as a process: `python -m bench.dashboard_load PORT SECONDS PEOPLE PATH...`.
 
 Each has one stream of events open, and asks for its page again as the page's script does: every two seconds, as
 something happens each second.

@@ -93,8 +93,12 @@ async def lanes(
     page: JobPage,
     wanted: Callable[[Entry], bool] | None = None,
 ) -> Lanes:
-    """`page`: of jobs by id, at most `MOST_LANES`; `wanted`: more conditions (`page_of_jobs`)."""
-    entries, next = await page_of_jobs(reader, store, page, wanted)
+    """`page`: of jobs by id, at most `MOST_LANES`; `wanted`: more conditions."""
+    if wanted is None:
+        entries, next = await page_of_jobs(reader, store, page)
+    else:
+        found = [entry for entry in (await reader.recent()).entries if page.has(entry.id) and wanted(entry)]
+        entries, next = found[: page.limit], found[page.limit - 1].id if len(found) > page.limit else None
     return await lanes_of(reader, store, window, entries, next)
 
 
