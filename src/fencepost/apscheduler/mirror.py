@@ -76,7 +76,7 @@ class Mirror(Service):
         """Next runs that were set by hand, and that this process will ask for."""
 
     async def step(self) -> float | None:
-        if not self.replica.heart.has_joined:
+        if not self.replica.heartbeat.has_joined:
             return None
         while self._wishes:
             self._all_granted.clear()
@@ -156,7 +156,7 @@ class Mirror(Service):
         if put.outcome == "exists":
             return
         if put.refused:
-            self.replica.tell("job.refused", detail=f"{put.job_id}: {put.outcome}; it is offered again")
+            self.replica.emit("job.refused", detail=f"{put.job_id}: {put.outcome}; it is offered again")
             self._offer_again(wish.guarded)
         elif wish.guarded.runs_once:
             return  # its date, or that it has none, is all there is to say
@@ -274,7 +274,7 @@ class Mirror(Service):
 
     def _tell_targets(self) -> None:
         self.replica.targets_changed = True
-        self.replica.heart.wake()
+        self.replica.heartbeat.wake()
 
     # --- what others have changed -----------------------------------------------------------------------------
 
