@@ -86,16 +86,16 @@ class ExecutorHost(HostElsewhere):
             loop.call_later(heartbeat, self._give_back_waiting, run)
         else:
             loop.call_later(STEP_BACK, run.context.room_changed)
-            self._tell(run, NotStarted())
+            self._report_end(run, NotStarted())
 
     def _give_back_waiting(self, run: Run) -> None:
         if self._pools.drop(run):
-            self._tell(run, NotStarted())
+            self._report_end(run, NotStarted())
 
     def cancel(self, run: Run) -> None:
         """A coroutine that has not begun finds out when it enters."""
         if self._pools.drop(run):
-            self._tell(run, NotStarted())
+            self._report_end(run, NotStarted())
         elif not run.task.is_async:
             self._outlive(run)
         elif (task := self._tasks.get(run)) is not None:
@@ -106,10 +106,10 @@ class ExecutorHost(HostElsewhere):
         """From any thread: nothing more is begun. What waits to be handed over goes back unstarted."""
         self._closed = True
         for run in self._pools.clear():
-            self._tell(run, NotStarted())
+            self._report_end(run, NotStarted())
         while self._claimed:
             with suppress(IndexError):  # handed over at this very moment
-                self._tell(self._claimed.popleft(), NotStarted())
+                self._report_end(self._claimed.popleft(), NotStarted())
 
     def abandon(self) -> None:
         """At the end of the process: coroutines whose event loop has stopped will never end."""
@@ -292,7 +292,7 @@ class ExecutorHost(HostElsewhere):
         """The first to tell of a run's end is heard."""
         with suppress(KeyError):
             self._handed.remove(run)
-            self._tell(run, error)
+            self._report_end(run, error)
 
     def _ended(self, run: Run, error: BaseException | None) -> None:
         if isinstance(error, asyncio.CancelledError) and run.cause is None and self._closed:
