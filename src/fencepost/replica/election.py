@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from fencepost.model import Lease
 from fencepost.store.base import Campaign, Evidence, Watched
-from fencepost.store.rules import OBSERVED
+from fencepost.store.rules.leadership import OBSERVED
 
 TRUSTED = 0.7
 """The share of a TTL, counted from sending, during which its holder acts on it."""

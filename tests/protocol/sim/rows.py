@@ -49,10 +49,10 @@ class Rows:
         waiting = self._waiting() if self._chance.random() < WAITS else []
         kind = "live fire" if waiting else self._chance.choice(["job", "ended fire", "replica"])
         keys: dict[str, Iterable[str]] = {
-            "job": self._busy_jobs() or store.jobs_by_id,
+            "job": self._busy_jobs() or store.jobs.rows,
             "live fire": waiting,
-            "ended fire": (key for key, fire in store.fires.items() if fire.state.final),
-            "replica": store.replicas,
+            "ended fire": (key for key, fire in store.fires.rows.items() if fire.state.final),
+            "replica": store.replicas.rows,
         }
         self._break(kind.rpartition(" ")[2], keys[kind])
         self._later(self._chance.expovariate(self._per_second), self._break_one)
@@ -68,12 +68,12 @@ class Rows:
 
     def _busy_jobs(self) -> set[str]:
         store, often = self._simulation.store, self._chance.random() < BUSY
-        runs = [fire for fire in store.fires.values() if fire.state is State.RUNNING]
-        return {fire.job_id for fire in runs if fire.job_id in store.jobs_by_id} if often else set()
+        runs = [fire for fire in store.fires.rows.values() if fire.state is State.RUNNING]
+        return {fire.job_id for fire in runs if fire.job_id in store.jobs.rows} if often else set()
 
     def _waiting(self) -> list[str]:
         """Not what runs: its replica is told that its claim is gone."""
-        fires = self._simulation.store.fires
+        fires = self._simulation.store.fires.rows
         return [key for key, fire in fires.items() if fire.state is State.WAITING]
 
     def _break(self, kind: str, among: Iterable[str]) -> None:
