@@ -26,7 +26,7 @@ import fencepost
 from fencepost import Scheduler, at
 
 SOURCE = str(Path(fencepost.__file__).parent)
-BEHIND_THE_SCENES = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>", "<module>")
+ANONYMOUS = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>", "<module>")
 WARM_UP = 2.0
 """Seconds between two fires: long enough for all that the first one leaves behind to be over."""
 
@@ -40,9 +40,9 @@ class Trail:
 
     def profile(self, frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if self.recording and event == "call" and code.co_filename.startswith(SOURCE):
-            if code.co_name not in BEHIND_THE_SCENES:
-                self.calls.append((code.co_filename.removeprefix(SOURCE + "/"), code.co_qualname))
+        ours = code.co_filename.startswith(SOURCE) and code.co_name not in ANONYMOUS
+        if self.recording and event == "call" and ours:
+            self.calls.append((code.co_filename.removeprefix(SOURCE + "/"), code.co_qualname))
 
     @property
     def functions(self) -> set[tuple[str, str]]:
@@ -65,7 +65,7 @@ def profiled(trail: Trail) -> Iterator[None]:
         yield
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
 
 
 async def follow(url: str) -> Trail:
