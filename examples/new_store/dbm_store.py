@@ -7,7 +7,6 @@ import dbm
 import fcntl
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -72,8 +71,7 @@ class Rows:
 
 class DbmLoad(Load):
     def __init__(self, rows: Rows, reader: RowReader) -> None:
-        self._rows = rows
-        self._reader = reader
+        self._rows, self._reader = rows, reader
 
     def jobs(self, ids: Sequence[str]) -> Iterable[JobRecord]:
         decode = partial(from_json, JobRecord)
@@ -130,9 +128,7 @@ class DbmFind(Find):
     """By reading everything. A real store has indexes: what is due must cost what is due, not what is stored."""
 
     def __init__(self, rows: Rows, reader: RowReader, load: DbmLoad) -> None:
-        self._rows = rows
-        self._reader = reader
-        self._load = load
+        self._rows, self._reader, self._load = rows, reader, load
 
     def job_ids(self, page: JobPage) -> list[str]:
         return [id for id, _ in self._rows.every("job") if page.has(id)][: page.limit]
@@ -183,8 +179,7 @@ class DbmFind(Find):
 
 class DbmSave(Save):
     def __init__(self, rows: Rows, load: DbmLoad) -> None:
-        self._rows = rows
-        self._load = load
+        self._rows, self._load = rows, load
 
     def save(self, changes: Changes) -> None:
         for change in changes.jobs:
@@ -240,21 +235,16 @@ class DbmStore(Mirror):
 
     def _take(self, step: Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """One step, alone: the lock is taken before the time is read, so that steps follow each other in its order."""
-        with self._opened() as db:
-            rows, reader = Rows(db), RowReader(self.unreadable)
-            load = DbmLoad(rows, reader)
-            work = UnitOfWork(Backend(reader, load, DbmFind(rows, reader, load), DbmSave(rows, load)))
-            work.at = moment_of(self._clock)
-            reply = step(work, work.at, *args, **kwargs)
-            work.save()
-            rows.commit()
-        if work.notify:
-            self._hint.give()
-        return reply
-
-    @contextmanager
-    def _opened(self) -> Iterator[Any]:
         with self._path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             with dbm.open(str(self._path), "c", 0o600) as db:
-                yield db
+                rows, reader = Rows(db), RowReader(self.unreadable)
+                load = DbmLoad(rows, reader)
+                work = UnitOfWork(Backend(reader, load, DbmFind(rows, reader, load), DbmSave(rows, load)))
+                work.at = moment_of(self._clock)
+                reply = step(work, work.at, *args, **kwargs)
+                work.save()
+                rows.commit()
+        if work.notify:
+            self._hint.give()
+        return reply
