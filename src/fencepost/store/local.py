@@ -15,6 +15,7 @@ from fencepost.model import checked_id
 from fencepost.store import forks
 from fencepost.store.base import Evidence
 from fencepost.store.mirror import ProofOfLife
+from fencepost.store.preflight import START, Preflight, problem
 from fencepost.store.threads import WorkerThread
 
 EVIDENCE_EVERY = 0.2
@@ -249,3 +250,17 @@ def _file_system(folder: Path) -> str | None:
         if inside and len(point) >= len(best):
             best, kind = point, after.split()[0]
     return kind
+
+
+KEPT = "a local disk: what was answered outlives a crash, each fire is claimed exactly once; one machine only"
+"""The promise of a store on one machine."""
+
+
+def unless_rebooted(boot: str | None, found: Preflight) -> Preflight:
+    here = boot_id()
+    if here is None or boot == here:
+        return found
+    what = (
+        "this machine has started anew, and no replica since: nothing runs, and what ran then is not settled"
+    )
+    return Preflight((*found.findings, problem(what, START)), may_open=False)

@@ -94,7 +94,9 @@ class Cache:
     def save(self, notify: bool) -> None:
         """Everything. Called once, before the commit."""
         self.flush()
-        fires, self.changed_fires = self.changed_fires, {}
+        stored = self.backend.reader.stored_fire
+        fires = {key: fire for key, fire in self.changed_fires.items() if fire is None or stored(key) != fire}
+        self.changed_fires = {}
         lease = self.lease if self.lease_changed else None
         self.lease_changed = False
         if fires or lease is not None or notify:
@@ -119,7 +121,11 @@ class Cache:
             soon,
             events,
             list(targets.values()),
-            replicas=[ReplicaChange(id, each, self.stored_replicas.get(id)) for id, each in replicas.items()],
+            replicas=[
+                ReplicaChange(id, replica, before)
+                for id, replica in replicas.items()
+                if (before := self.stored_replicas.get(id)) is None or before != replica
+            ],
         )
         self.stored_jobs.update({id: record for id, (record, _, _) in jobs.items()})
         for id, replica in replicas.items():

@@ -22,6 +22,7 @@ from fencepost.store import forks
 from fencepost.store.base import FireQuery
 from fencepost.store.file.folder import Folder, namespaces
 from fencepost.store.file.journal import SNAPSHOT_BYTES, Journal
+from fencepost.store.file.preflight import preflight
 from fencepost.store.file.state import find_recent
 from fencepost.store.local import (
     EVIDENCE_EVERY,
@@ -34,6 +35,7 @@ from fencepost.store.local import (
     refuse_network_file_system,
 )
 from fencepost.store.mirror import Mirror, P, Step, T
+from fencepost.store.preflight import Preflight
 from fencepost.store.rules import presence
 from fencepost.store.threads import QueuedStep, StepQueue, WorkerThread
 
@@ -78,6 +80,9 @@ class FileStore(Mirror):
 
     def for_reading(self) -> FileStore:
         return self
+
+    async def preflight(self, name: str) -> Preflight:
+        return await asyncio.to_thread(preflight, self.path, self._folder.path.name)
 
     async def open(self) -> None:
         await self._thread.run(self._open)

@@ -48,9 +48,11 @@ from fencepost.store.postgres.line import Line, hints_so_far
 from fencepost.store.postgres.load import KnownTargets, PostgresLoad
 from fencepost.store.postgres.names import Names
 from fencepost.store.postgres.plain import Now
+from fencepost.store.postgres.preflight import preflight
 from fencepost.store.postgres.records import place_of
 from fencepost.store.postgres.save import PostgresSave
 from fencepost.store.postgres.schema import meta, namespaces, prepare, version
+from fencepost.store.preflight import Preflight
 from fencepost.store.reader import RowReader
 from fencepost.store.rules import claims, fires, history, planning, presence
 from fencepost.store.rules import updates as update_rules
@@ -110,6 +112,9 @@ class PostgresStore(Mirror):
         store = PostgresStore(self._url, self._names.namespace, self._clock)
         store._owner, store._known_jobs = self, KnownJobs()
         return store
+
+    async def preflight(self, name: str) -> Preflight:
+        return await asyncio.to_thread(preflight, self._url, self._names.namespace)
 
     async def open(self) -> None:
         await self._step(lambda db: None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import random
@@ -29,11 +30,13 @@ from fencepost.store.local import (
     refuse_network_file_system,
 )
 from fencepost.store.mirror import Mirror, P, T
+from fencepost.store.preflight import Preflight
 from fencepost.store.reader import RowReader
 from fencepost.store.rules import presence
 from fencepost.store.sqlite.fast import SqliteFastPath
 from fencepost.store.sqlite.find import SqliteFind
 from fencepost.store.sqlite.load import SqliteLoad
+from fencepost.store.sqlite.preflight import preflight, wal_is_sound
 from fencepost.store.sqlite.save import SqliteSave
 from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, namespaces, prepare, set_meta
 from fencepost.store.sqlite.statements import Statements
@@ -92,6 +95,9 @@ class SqliteStore(Mirror):
         # Those who only read gain nothing by sharing a transaction, and would hold its lock for longer.
         store._queue.most = 1
         return store
+
+    async def preflight(self, name: str) -> Preflight:
+        return await asyncio.to_thread(preflight, self.path, self._namespace)
 
     async def open(self) -> None:
         await self._thread.run(self._open_safely)
@@ -313,10 +319,6 @@ def _cannot_be_written(error: sqlite3.OperationalError) -> bool:
 _parents: list[sqlite3.Connection] = []
 
 _patience = SystemClock()  # waiting for a lock takes real time, whatever clock the store was given
-
-
-def wal_is_sound(version: tuple[int, ...]) -> bool:
-    return version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
 
 
 def _is_busy(error: sqlite3.OperationalError) -> bool:
