@@ -23,6 +23,9 @@ LASTS = (0.5, 3.0, 8.0)
 """Seconds, about."""
 BUSY = 0.7
 """How often it is the row of a job that runs, if there is one: its run ends while the row cannot be read."""
+WAITS = 0.5
+"""How often it is a fire that waits to be run again, if there is one. They are rare, and matter most: their job must
+stand still although all else of it can be read."""
 
 
 class Rows:
@@ -43,10 +46,11 @@ class Rows:
         if self._simulation.calm:
             return
         store = self._simulation.store
-        kind = self._chance.choice(["job", "live fire", "ended fire", "replica"])
+        waiting = self._waiting() if self._chance.random() < WAITS else []
+        kind = "live fire" if waiting else self._chance.choice(["job", "ended fire", "replica"])
         keys: dict[str, Iterable[str]] = {
             "job": self._busy_jobs() or store.jobs.rows,
-            "live fire": self._waiting(),
+            "live fire": waiting,
             "ended fire": (key for key, fire in store.fires.rows.items() if fire.state.final),
             "replica": store.replicas.rows,
         }
