@@ -500,7 +500,7 @@ def import_of(ledger: Reader, key: str) -> datetime:
 
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("backend", ["redis", "postgresql"])
 def test_b3_b7_b14_a_killed_import_costs_less_than_a_minute(
     backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
