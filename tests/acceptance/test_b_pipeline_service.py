@@ -211,6 +211,14 @@ def test_b2_rules_choose_the_run_type(system: System) -> None:
     assert run_type() == "complete"
 
 
+def test_b2_a_refresh_forced_by_hand_is_complete_whoever_runs_it(system: System) -> None:
+    """The variable of the person who starts the run counts, although the service has another value."""
+    with system.service():
+        forced = System(system.folder, system.sources, PIPELINE_FORCE_FULL_REFRESH="1").by_hand("--service")()
+        assert forced.code == 0, forced.err
+    assert system.kept()["run_type"] == "complete"
+
+
 def test_b2_every_static_table_counts(system: System) -> None:
     """A table that a run needs and that is empty makes it a bootstrap: each of them, `operators` too."""
     complete = system.tables()
