@@ -6,14 +6,15 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
+from functools import cache, lru_cache
 from itertools import islice
 from zoneinfo import ZoneInfo
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
 LAST_YEAR = 2150
-MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-WEEKDAYS = "sun mon tue wed thu fri sat".split()
+MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 
 
 class CronLine:
@@ -36,9 +37,10 @@ class CronLine:
         for part in text.split(","):
             span, _, step = part.partition("/")
             first, dash, last = span.partition("-")
-            value = lambda word: (names or {}).get(word) if not word.isdigit() else int(word)  # noqa: E731
-            begin = low if span == "*" else value(first)
-            end = high if span == "*" else value(last) if dash else begin
+            begin = low if span == "*" else (names or {}).get(first) or int(first if first.isdigit() else 0)
+            end = high if span == "*" else begin
+            if dash:
+                end = (names or {}).get(last) or int(last)
             for number in range(begin, end + 1, int(step or 1)):
                 table[number] = True
         return table
@@ -56,37 +58,45 @@ class CronLine:
 def cron_daemon(text: str, tz: str, after: datetime) -> Iterator[datetime]:
     """Debian's daemon at work: each minute it compares the clock with the minutes it has done.
 
-    If the clock ran ahead by less than three hours, jobs at fixed times of the minutes between start at once, and others
-    only for the minute that it is. If it was put back, jobs at fixed times wait until it has caught up.
+    If the clock ran ahead by less than three hours, jobs at fixed times of the minutes between start at once, and
+    others only for the minute that it is. If it was put back, jobs at fixed times wait until it has caught up.
     """
     line, zone = CronLine(text), ZoneInfo(tz)
     done: datetime | None = None  # on the wall
     day = (after.astimezone(zone) - DAY).date()
     while day.year < LAST_YEAR:
-        begin = datetime(day.year, day.month, day.day, tzinfo=UTC) - DAY
-        offsets = {(begin + n * DAY / 2).astimezone(zone).utcoffset() for n in range(7)}
-        if len(offsets) == 1:
+        if not line.on(day) and not line.on(day - DAY):
+            done = None
+        elif (offset := _offset_of(day, zone)) is not None:
             done = None
             if line.on(day):
-                yield from _regular_day(line, day, offsets.pop() or timedelta(), after)
+                yield from _regular_day(line, day, offset, after)
         else:
-            for minute in _minutes_of(day, zone):
-                wall = minute.astimezone(zone).replace(tzinfo=None)
-                done = done or wall - MINUTE
+            for minute, wall in _minutes_of(day, zone):
+                done = done or (minute - MINUTE).astimezone(zone).replace(tzinfo=None)
                 if _starts(line, wall, done) and minute > after:
                     yield minute
                 done = max(done, wall)
         day += DAY
 
 
-def _minutes_of(day: date, zone: ZoneInfo) -> Iterator[datetime]:
-    """The minutes of a local day, in UTC; midnight may be missing in the zone."""
-    minute = datetime(day.year, day.month, day.day, tzinfo=UTC) - DAY
-    while minute.astimezone(zone).date() < day:
+@cache
+def _offset_of(day: date, zone: ZoneInfo) -> timedelta | None:
+    """The offset of a day on which, and around which, it does not change; else None."""
+    begin = datetime(day.year, day.month, day.day, tzinfo=UTC) - DAY
+    offsets = {(begin + n * DAY / 2).astimezone(zone).utcoffset() for n in range(7)}
+    return offsets.pop() if len(offsets) == 1 else None
+
+
+@lru_cache(maxsize=200)
+def _minutes_of(day: date, zone: ZoneInfo) -> list[tuple[datetime, datetime]]:
+    """The minutes of a local day, in UTC and on the wall; midnight may be missing in the zone."""
+    found, minute = [], datetime(day.year, day.month, day.day, tzinfo=UTC) - DAY
+    while (wall := minute.astimezone(zone).replace(tzinfo=None)).date() <= day:
+        if wall.date() == day:
+            found.append((minute, wall))
         minute += MINUTE
-    while minute.astimezone(zone).date() == day:
-        yield minute
-        minute += MINUTE
+    return found
 
 
 def _starts(line: CronLine, wall: datetime, done: datetime) -> bool:
@@ -106,7 +116,10 @@ def _regular_day(line: CronLine, day: date, offset: timedelta, after: datetime) 
     for hour in range(24):
         if line.hours[hour]:
             for minute in range(60):
-                if line.minutes[minute] and (fire := midnight + timedelta(hours=hour, minutes=minute)) > after:
+                if (
+                    line.minutes[minute]
+                    and (fire := midnight + timedelta(hours=hour, minutes=minute)) > after
+                ):
                     yield fire
 
 
@@ -115,13 +128,22 @@ def wall_walk(
 ) -> Iterator[datetime]:
     """Every real minute whose wall clock matches, as the controller of Kubernetes goes by."""
     zone = ZoneInfo(tz)
+    times = [
+        timedelta(hours=hour, minutes=minute)
+        for hour in range(24)
+        for minute in range(60)
+        if at(hour, minute)
+    ]
     day = after.astimezone(zone).date()
     while day.year < LAST_YEAR:
         if on(day):
-            for minute in _minutes_of(day, zone):
-                wall = minute.astimezone(zone)
-                if at(wall.hour, wall.minute) and minute > after:
-                    yield minute
+            offset = _offset_of(day, zone)
+            if offset is None:
+                fires = [minute for minute, wall in _minutes_of(day, zone) if at(wall.hour, wall.minute)]
+            else:
+                midnight = datetime(day.year, day.month, day.day, tzinfo=UTC) - offset
+                fires = [midnight + time for time in times]
+            yield from (fire for fire in fires if fire > after)
         day += DAY
 
 

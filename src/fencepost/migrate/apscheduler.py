@@ -29,6 +29,12 @@ DECORATOR = ("trigger", "args", "kwargs", "id", "name", "misfire_grace_time", "c
 OTHERS = ("next_run_time", "jobstore", "executor", "replace_existing")
 ALWAYS = (
     Note(
+        "clock changes",
+        "the fires compared are what the trigger's fields say; APScheduler itself loses some after a change, such as "
+        "a monthly one at midnight on 1 April",
+        "expect those fires from now on",
+    ),
+    Note(
         "the running scheduler",
         "while it is up, each job runs twice",
         "remove the jobs there, or keep it and share it between replicas with guard() instead (docs/guard.md)",
@@ -239,6 +245,8 @@ class _Source:
         if called.name.endswith("CronTrigger.from_crontab") and len(called.args) == 1:
             names = ("minute", "hour", "day", "month", "day_of_week")
             kind, values = "cron", dict(zip(names, str(called.args[0]).split(), strict=False))
+        elif kind == "date" and len(called.args) == 1:
+            values["run_date"] = called.args[0]
         elif called.args:
             raise Unreadable("its trigger has arguments without names", "write them as hour=2, minute=30")
         if not all(_plain(value) or hasattr(value, "year") for value in values.values()):

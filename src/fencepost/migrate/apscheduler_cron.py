@@ -34,7 +34,6 @@ FIELDS = {
 }
 """In APScheduler's order, from coarse to fine."""
 LOWEST = {"week": "*", "day_of_week": "*"}
-UNITS = ("weeks", "days", "hours", "minutes", "seconds")
 ORDINALS = {"1st": 1, "2nd": 2, "3rd": 3, "4th": 4, "5th": 5}
 IN_MONTH = re.compile(r"(1st|2nd|3rd|4th|5th|last)\s+([a-z]{3})", re.IGNORECASE)
 PHASE = Note(
@@ -59,6 +58,7 @@ class Schedule:
 def triggers_of(schedule: Schedule, tz: str) -> tuple[OldCalendar, Trigger, list[Note]]:
     given = dict(schedule.given)
     notes = []
+    cron("0 0 * * *", tz=tz)  # refuses an unknown zone
     if jitter := given.pop("jitter", None):
         notes.append(
             Note(
@@ -70,7 +70,7 @@ def triggers_of(schedule: Schedule, tz: str) -> tuple[OldCalendar, Trigger, list
         case "cron":
             return _walls(given, tz, start, end), _cron(given, tz, start, end), notes
         case "interval":
-            length = timedelta(**{unit: given.get(unit, 0) for unit in UNITS}) or timedelta(seconds=1)
+            length = timedelta(**given) or timedelta(seconds=1)
             anchor = None if start is None else start - length
             if start is None:
                 notes.append(PHASE)

@@ -16,7 +16,7 @@ from fencepost import Trigger, at, cron, every
 from fencepost.errors import ConfigurationError
 from fencepost.migrate.fields import DAY, HOUR, MINUTE, MONTH, WEEKDAYS, Field, both_days, compact, numbers
 from fencepost.migrate.values import Carried, LeftOut, Names, Note, OldCalendar, Send, Unreadable
-from fencepost.migrate.walk import Grid, Moments, Walls, next_wall
+from fencepost.migrate.walk import Moments, WallGrid, Walls, next_wall
 
 WEEKDAY = Field("day of the week", 0, 6, WEEKDAYS)
 ALWAYS = (
@@ -33,7 +33,8 @@ ALWAYS = (
 )
 PHASE = Note(
     "when the interval begins",
-    "beat counts from the last run; Fencepost draws a fixed grid from the moment the job is first stored",
+    "beat counts from the last run, on the wall clock, and sends nothing in an hour that the clock repeats; Fencepost "
+    "draws a fixed grid in elapsed time from the moment the job is first stored",
     "give every(…, anchor=…) to choose the moment",
 )
 
@@ -108,7 +109,7 @@ def _job(entry: Entry, tz: str, app: str | None, names: Names) -> Carried:
         _options(entry.options or {}),
         app,
     )
-    notes = [PHASE] if isinstance(old, Grid) and entry.start is None else []
+    notes = [PHASE] if isinstance(old, WallGrid) and entry.start is None else []
     if entry.relative:
         notes.append(
             Note(
@@ -138,7 +139,7 @@ def _schedule(
         return Moments([schedule]), at(schedule)
     length = schedule if isinstance(schedule, timedelta) else timedelta(seconds=schedule)
     anchor = None if start is None else start - length
-    return Grid(length, anchor, end), every(length, anchor=anchor, end=end)
+    return WallGrid(length, tz, anchor, end), every(length, anchor=anchor, end=end)
 
 
 def calendar(crontab: Crontab, tz: str, start: datetime | None = None, end: datetime | None = None) -> Walls:

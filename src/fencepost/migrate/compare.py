@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import islice, pairwise, takewhile
 from zoneinfo import ZoneInfo
 
 from fencepost.migrate.values import Carried, OldCalendar
+from fencepost.migrate.walk import LAST_YEAR, Walls
 
 NEAR = timedelta(hours=3)
 """How far from a change of the clock its effects can lie."""
 AHEAD = timedelta(days=366)
 """The clock changes of this long are looked at."""
-MOST_NEAR = 2000
-"""Fires looked at around one change."""
+MOST_PER_DAY = 8000
+"""Jobs that fire more often are not compared around changes of the clock."""
 HOUR = timedelta(hours=1)
 
 
@@ -50,12 +52,11 @@ class Comparison:
 def compare(job: Carried, after: datetime, count: int) -> Comparison:
     """The next `count` fires of both, as far as both are known, and those around the next changes of the clock."""
     trigger, zone = job.trigger.resolved(after), ZoneInfo(job.tz)
-    old = tuple(islice(job.old.after(after), count))
-    new = tuple(islice(trigger.after(after), count))
+    old, new = _next(job.old, after, count), _next(trigger, after, count)
     ahead = Difference.of(*_common(old, new, count))
     near = [
         Difference.of(_around(job.old, change), _around(trigger, change))
-        for change in _clock_changes(zone, after)
+        for change in (_clock_changes(zone, after) if _meets_changes(job.old) else ())
     ]
 
     def pick(fires: Iterable[datetime], at_change: bool) -> set[datetime]:
@@ -71,10 +72,14 @@ def compare(job: Carried, after: datetime, count: int) -> Comparison:
     )
 
 
+def _next(calendar: OldCalendar, after: datetime, count: int) -> tuple[datetime, ...]:
+    return tuple(takewhile(lambda fire: fire.year <= LAST_YEAR, islice(calendar.after(after), count)))
+
+
 def _common(
     old: tuple[datetime, ...], new: tuple[datetime, ...], count: int
 ) -> tuple[Iterable[datetime], Iterable[datetime]]:
-    """Both up to where the shorter list ends; a list shorter than `count` has ended, and goes on for ever."""
+    """Both up to where the shorter list ends; a list shorter than `count` has no more."""
     ends = [fires[-1] for fires in (old, new) if len(fires) == count]
     if not ends:
         return old, new
@@ -85,10 +90,14 @@ def _common(
 
 
 def _around(calendar: OldCalendar, change: datetime) -> list[datetime]:
-    fires = islice(calendar.after(change - NEAR), MOST_NEAR)
-    return list(takewhile(lambda fire: fire <= change + NEAR, fires))
+    return list(takewhile(lambda fire: fire <= change + NEAR, calendar.after(change - NEAR)))
 
 
+def _meets_changes(calendar: OldCalendar) -> bool:
+    return isinstance(calendar, Walls) and calendar.per_day <= MOST_PER_DAY
+
+
+@lru_cache(maxsize=100)
 def _clock_changes(zone: ZoneInfo, after: datetime) -> list[datetime]:
     """Hour by hour: the windows around them are wider than that."""
     hour = after.astimezone(UTC).replace(minute=0, second=0, microsecond=0)

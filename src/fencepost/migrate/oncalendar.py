@@ -135,15 +135,20 @@ def _weekdays(text: str) -> list[int]:
         first, dots, last = part.replace("-", "..").partition("..")
         low = _weekday(first)
         high = _weekday(last) if dots else low
-        found.update((low + step) % 7 for step in range((high - low) % 7 + 1))
+        if high < low:
+            raise Unreadable(
+                f"{part!r} goes over the end of the week, which systemd refuses", "write Sat,Sun,Mon"
+            )
+        found.update(number % 7 for number in range(low, high + 1))
     return sorted(found)
 
 
 def _weekday(text: str) -> int:
+    """Monday is 1 and Sunday 7."""
     number = WEEKDAYS.get(text.lower()[:3])
     if number is None or text.lower() not in DAY_NAMES:
         raise Unreadable(f"{text!r} is no day of the week", "write Mon, Tue, …, or a zone that is known here")
-    return number
+    return number or 7
 
 
 DAY_NAMES = {

@@ -34,6 +34,10 @@ class Walls:
     start: datetime | None = None
     end: datetime | None = None
 
+    @property
+    def per_day(self) -> int:
+        return len(self.seconds) * len(self.minutes) * len(self.hours)
+
     def after(self, moment: datetime) -> Iterator[datetime]:
         zone = ZoneInfo(self.tz)
         first = moment if self.start is None else max(moment, self.start - timedelta(microseconds=1))
@@ -56,7 +60,7 @@ class Walls:
             for second in self.seconds
         )
         midnight = datetime.combine(day, time(), zone)
-        offsets = {(midnight + DAY * part / 4).utcoffset() for part in range(-1, 6)}
+        offsets = {(midnight + DAY * part / 4).utcoffset() for part in range(5)}
         if len(offsets) == 1:
             return ((wall.replace(tzinfo=zone)).astimezone(UTC) for wall in walls)
         return sorted(set(self.rule(walls, zone)))
@@ -79,6 +83,32 @@ class Grid:
             if fire > moment and fire > anchor:
                 yield fire
             fire += self.interval
+
+
+@dataclass(frozen=True)
+class WallGrid:
+    """Fixed distances on the wall clock, each from the last fire: how Celery's beat adds an interval. An hour that the
+    clock repeats counts once, one that it skips counts as well."""
+
+    interval: timedelta
+    tz: str
+    anchor: datetime | None = None
+    end: datetime | None = None
+
+    def after(self, moment: datetime) -> Iterator[datetime]:
+        zone = ZoneInfo(self.tz)
+        fire = self.anchor or moment.replace(microsecond=0)
+        passed = moment.astimezone(zone).replace(tzinfo=None) - fire.astimezone(zone).replace(tzinfo=None)
+        if passed > self.interval:  # not step by step from long ago
+            begun = fire.astimezone(zone).replace(tzinfo=None)
+            fire = _instant(begun + (passed // self.interval - 1) * self.interval, zone)
+        while fire.year <= LAST_YEAR:
+            wall = fire.astimezone(zone).replace(tzinfo=None) + self.interval
+            fire = _instant(wall, zone)
+            if self.end is not None and fire > self.end:
+                return
+            if fire > moment:
+                yield fire
 
 
 @dataclass(frozen=True)
