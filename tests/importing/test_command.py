@@ -212,6 +212,25 @@ def test_only_a_named_module_is_imported(tmp_path: Path, capsys: pytest.CaptureF
     assert "from live_beat import app" in out
 
 
+def test_the_jobs_send_what_beat_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The functions are called; the app they import is one that remembers."""
+    (tmp_path / "sent_by_beat.py").write_text(told_by("celery", "python")["code"], encoding="utf-8")
+    (tmp_path / "beat.py").write_text(
+        "class app:\n    sent = []\n    send_task = lambda *a, **k: app.sent.append((a, k))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "beat", raising=False)
+    function = load("sent_by_beat:scheduler").function_of("everything")
+    assert function is not None
+    function()
+    args = [16, "it's", ["a", None, True]]
+    kwargs = {"region": "ch", "deep": {"n": 1.5}}
+    [sent] = sys.modules["beat"].app.sent
+    options = {"queue": "slow", "priority": 5, "expires": 600.0}
+    assert sent == (("shop.tasks.send",), {"args": args, "kwargs": kwargs, **options})
+    del sys.modules["beat"]
+
+
 def test_timers_beside_their_services(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "work.timer").write_text("[Timer]\nOnCalendar=*-*-* 02:30\n")
     (tmp_path / "work.service").write_text("[Service]\nExecStart=/bin/work\n")

@@ -72,11 +72,11 @@ def told_to_bash(line: str) -> list[str]:
 def stored(tmp_path: Path) -> Path:
     scheduler = Scheduler(store="sqlite:///jobs.db")
 
-    @scheduler.job(every(hours=1))
+    @scheduler.job(every(hours=1), id="report")
     def report() -> None:
         pass
 
-    @scheduler.job(every(hours=1))
+    @scheduler.job(every(hours=1), id="poll")
     def poll() -> None:
         pass
 

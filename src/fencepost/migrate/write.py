@@ -117,7 +117,7 @@ UNIT_SIZES = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 
 def _python_job(job: Carried, names: _FunctionNames) -> list[str]:
-    options = [f"id={job.id!r}"]
+    options = [f"id={_quoted(job.id)}"]
     options += [f"{name}={_policy(name, value)}" for name, value in job.policies.items()]
     comments = ["", *_comments(job)] if isinstance(job.body, Command) else ["", "", *_comments(job)]
     if isinstance(job.body, Command):
@@ -126,30 +126,32 @@ def _python_job(job: Carried, names: _FunctionNames) -> list[str]:
     head = f"@scheduler.job({_trigger(job)}, {', '.join(options)})"
     if isinstance(job.body, Call):
         return [*comments, head, *_python_call(job.body, name)]
-    sent = [repr(job.body.task)]
+    sent = [_quoted(job.body.task)]
     sent += [repr(list(job.body.args))] if job.body.args or job.body.kwargs else []
     sent += [repr(dict(job.body.kwargs))] if job.body.kwargs else []
-    more = f", **{dict(job.body.options)!r}" if job.body.options else ""
-    return [*comments, head, f"def {name}():", f"    send({', '.join(sent)}{more})"]
+    sent += _keywords(job.body.options)
+    return [*comments, head, f"def {name}():", f"    send({', '.join(sent)})"]
 
 
 def _python_command(body: Command, trigger: str, options: list[str]) -> list[str]:
     is_text = isinstance(body.command, str)
-    lines = [repr(body.command if is_text else list(body.command)), trigger, *options]
+    lines = [_command_words(body), trigger, *options]
     lines += ["shell=True"] if is_text else []
     lines += [f"env={dict(body.env)!r}"] if body.env else []
-    lines += [f"cwd={body.cwd!r}"] if body.cwd else []
+    lines += [f"cwd={_quoted(body.cwd)}"] if body.cwd else []
     return ["scheduler.command(", *(f"    {line}," for line in lines), ")"]
+
+
+def _command_words(body: Command) -> str:
+    if isinstance(body.command, str):
+        return _quoted(body.command)
+    return f"[{', '.join(map(_quoted, body.command))}]"
 
 
 def _python_call(body: Call, name: str) -> list[str]:
     """The function is imported when the job runs, under a name that the job's own cannot hide."""
     first, *inner = body.function.split(".")
-    args = [repr(value) for value in body.args]
-    named = all(key.isidentifier() and not keyword.iskeyword(key) for key in body.kwargs)
-    args += (
-        [f"{key}={value!r}" for key, value in body.kwargs.items()] if named else [f"**{dict(body.kwargs)!r}"]
-    )
+    args = [*map(_quoted, body.args), *_keywords(body.kwargs)]
     called = ".".join(["function", *inner])
     return [
         f"{'async ' if body.is_async else ''}def {name}():",
@@ -159,21 +161,33 @@ def _python_call(body: Call, name: str) -> list[str]:
     ]
 
 
+def _keywords(values: Mapping[str, Any]) -> list[str]:
+    if all(name.isidentifier() and not keyword.iskeyword(name) for name in values):
+        return [f"{name}={_quoted(value)}" for name, value in values.items()]
+    return [f"**{dict(values)!r}"]
+
+
+def _quoted(value: Any) -> str:
+    """As Python writes it, with double quotes where that is the same text."""
+    plain = isinstance(value, str) and value.isprintable() and not set(value) & set('"\\')
+    return f'"{value}"' if plain else repr(value)
+
+
 def _sender(imported: Imported) -> list[str]:
     apps = {job.body.app for job in imported.jobs if isinstance(job.body, Send)}
     if not apps:
         return []
     app = next(iter(apps))
     module, _, attribute = (app or "celery:current_app").partition(":")
-    first, *inner = attribute.split(".")
+    first = attribute.split(".")[0]
     return [
         "",
         "",
         "def send(task, args=(), kwargs=None, **options):",
         '    """Give a task to Celery\'s workers."""',
-        f"    from {module} import {first} as app",
+        f"    from {module} import {first}",
         "",
-        f"    {'.'.join(['app', *inner])}.send_task(task, args=args, kwargs=kwargs, **options)",
+        f"    {attribute}.send_task(task, args=args, kwargs=kwargs, **options)",
     ]
 
 
@@ -183,7 +197,7 @@ def _trigger(job: Carried) -> str:
     zone = trigger.get("tz")
     match trigger["type"]:
         case "cron":
-            return f"cron({', '.join([repr(trigger['expression']), f'tz={zone!r}', *bounds])})"
+            return f"cron({', '.join([_quoted(trigger['expression']), f'tz={_quoted(zone)}', *bounds])})"
         case "every":
             return f"every({', '.join([_interval(trigger), *bounds])})"
         case _:
@@ -200,13 +214,13 @@ def _interval(trigger: Mapping[str, Any]) -> str:
 
 
 def _datetime(text: str) -> str:
-    return f"datetime.fromisoformat({text!r})"
+    return f"datetime.fromisoformat({_quoted(text)})"
 
 
 def _policy(name: str, value: Any) -> str:
     if name == "retry":
         return f"Retry({', '.join(f'{key}={item!r}' for key, item in value.items())})"
-    return repr(value)
+    return _quoted(value)
 
 
 class _FunctionNames:
@@ -227,7 +241,7 @@ class _FunctionNames:
 
 
 def _comments(job: Carried) -> list[str]:
-    notes = [f"# not carried over: {_line(str(note))}" for note in job.notes]
+    notes = [f"# not carried over: {_line(f'{note.what}; {note.remedy}')}" for note in job.notes]
     return [f"# {_line(f'{job.origin}: {job.schedule}')}", *notes]
 
 

@@ -55,8 +55,8 @@ def _job(job: Carried, found: Comparison) -> Iterator[str]:
     if found.difference:
         yield f"  DIFFERS  among the next fires: {_difference(found.difference)}"
     elif found.new:
-        fires = "fire is" if len(found.new) == 1 else f"{len(found.new)} fires are"
-        yield f"  equal    the next {fires} the same, from {_moment(found.new[0])} to {_moment(found.new[-1])}"
+        fires = "the next fire is" if len(found.new) == 1 else f"the next {len(found.new)} fires are"
+        yield f"  equal    {fires} the same: {' … '.join(map(_moment, (*found.new[:1], *found.new[1:][-1:])))}"
     else:
         yield "  equal    it has no more fires"
     if found.at_changes:
