@@ -159,6 +159,8 @@ def test_a_file_is_not_executed(tmp_path: Path) -> None:
         "s.add_job(f, CronTrigger('2026'))",
         "s.add_job(f, 'date', run_date='tomorrow')",
         "s.add_job(self.f, 'cron', hour=1)",
+        "s.add_job(f, 'interval', 3, hours=1)",
+        "s.add_job(f, 'interval', [1], {'regionde'}, hours=1)",
     ],
 )
 def test_lines_that_are_left_out(line: str) -> None:
@@ -167,6 +169,12 @@ def test_lines_that_are_left_out(line: str) -> None:
     [entry] = found.left_out
     assert entry.why
     assert entry.remedy
+
+
+def test_a_zone_that_is_computed_is_not_known() -> None:
+    text = "s = BlockingScheduler(timezone=here())\ndef f(): pass\ns.add_job(f, 'cron', hour=1)"
+    [job] = apscheduler.read_source(text, "m", "Asia/Tokyo").jobs
+    assert job.tz == "Asia/Tokyo"
 
 
 def test_a_file_whose_name_is_no_module() -> None:

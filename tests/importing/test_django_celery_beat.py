@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -44,6 +45,14 @@ def test_what_is_left_out() -> None:
         f"entry {name!r}" for name in ("sunset", "disabled", "once", "bad args", "dangling")
     }
     assert all(entry.why and entry.remedy for entry in left_out.values())
+
+
+@pytest.mark.parametrize("key", [{}, [], None, True])
+def test_rows_with_odd_keys_are_left_out_one_by_one(key: object) -> None:
+    rows = json.loads(DUMP)
+    rows[0]["pk"] = rows[6]["fields"]["crontab"] = key
+    found = read_dump(json.dumps(rows), None, None)
+    assert len(found.jobs) + len(found.left_out) == 9
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "[1, 2]", "[" * 100_000, '[{"model": 1, "fields": []}]'])

@@ -131,6 +131,23 @@ def test_what_cannot_be_carried_over_has_a_reason_and_a_remedy() -> None:
     assert "entry point" in left_out["CronJob entry-point"].why
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"command": "work"},
+        {"command": 1.5},
+        {"command": ["a"], "args": "b"},
+        {"command": [1]},
+        {"command": [[]]},
+    ],
+)
+def test_a_command_that_is_no_list_of_texts_is_left_out(change: dict[str, object]) -> None:
+    pod = {"containers": [{"name": "a", **change}]}
+    spec = {"schedule": "0 1 * * *", "jobTemplate": {"spec": {"template": {"spec": pod}}}}
+    [entry] = read_cronjobs(json.dumps({"kind": "CronJob", "spec": spec}), "UTC").left_out
+    assert "list of texts" in entry.why
+
+
 def test_kubectls_json_is_read_without_yaml() -> None:
     as_json = json.dumps({"kind": "List", "items": list(yaml.safe_load_all(CORPUS))})
     ids = [job.id for job in read_cronjobs(as_json, "UTC").jobs]

@@ -174,7 +174,7 @@ def _numbers(given: Any, field: Field) -> list[int]:
 
 def _text(field: Any) -> str:
     if isinstance(field, Iterable) and not isinstance(field, str):
-        return ",".join(map(str, sorted(field)))
+        return ",".join(map(str, field))
     return str(field)
 
 

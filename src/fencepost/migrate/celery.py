@@ -42,8 +42,7 @@ def read_source(text: str, tz: str | None, app: str | None) -> Imported:
     zone = tz
     for name, node in _settings(module):
         if name in ZONES and tz is None:
-            value = literal(node, known)
-            zone = value if isinstance(value, str) else zone
+            zone = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else zone
         elif name in SCHEDULES and isinstance(node, ast.Dict):
             schedule |= {_key(key, known): value for key, value in zip(node.keys, node.values, strict=True)}
         elif name in SCHEDULES:
@@ -138,8 +137,9 @@ def _of_call(schedule: Any) -> Any:
         return Crontab.of_text(str(schedule.args[0]))
     if name == "crontab" and set(schedule.kwargs) <= set(FIELDS) and len(schedule.args) <= len(FIELDS):
         return Crontab(**dict(zip(FIELDS, schedule.args, strict=False)), **schedule.kwargs)
-    if name == "schedule" and (length := (*schedule.args, schedule.kwargs.get("run_every"))[0]) is not None:
-        return length if isinstance(length, timedelta) else timedelta(seconds=length)
+    length = (*schedule.args, schedule.kwargs.get("run_every"))[0]
+    if name == "schedule" and isinstance(length, int | float | timedelta):
+        return length
     if name == "solar":
         raise _solar(schedule.name)
     raise Unreadable(f"{schedule.name}(…) is not known", "use crontab(), schedule(), a timedelta or seconds")
@@ -153,8 +153,13 @@ def _solar(shown: Any) -> Unreadable:
 
 
 def _key(node: ast.expr | None, known: Mapping[str, Any]) -> str:
-    value = None if node is None else literal(node, known)
-    return value if isinstance(value, str) else "" if node is None else ast.unparse(node)[:60]
+    if node is None:
+        return ""
+    try:
+        value = literal(node, known)
+    except Unreadable:
+        value = None
+    return value if isinstance(value, str) else ast.unparse(node)[:60]
 
 
 def _bounded(schedule: Mapping[Any, Any]) -> Mapping[Any, Any]:

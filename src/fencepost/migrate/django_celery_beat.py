@@ -38,23 +38,23 @@ def read_dump(text: str, tz: str | None, app: str | None) -> Imported:
     return Imported(*carried(entries, tz or "UTC", app), notes)
 
 
-def _tables(text: str) -> dict[str, dict[Any, Row]]:
+def _tables(text: str) -> dict[str, dict[str, Row]]:
     try:
         rows = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(
             f"the file is not valid JSON ({error}); make it with `python manage.py dumpdata django_celery_beat`"
         ) from None
-    tables: dict[str, dict[Any, Row]] = {}
+    tables: dict[str, dict[str, Row]] = {}
     for number, row in enumerate(rows if isinstance(rows, list) else []):
         if isinstance(row, Mapping) and isinstance(row.get("fields"), Mapping):
             label, _, model = str(row.get("model")).partition(".")
             if label == "django_celery_beat":
-                tables.setdefault(model, {})[row.get("pk", f"row {number}")] = row["fields"]
+                tables.setdefault(model, {})[str(row.get("pk", f"row {number}"))] = row["fields"]
     return tables
 
 
-def _entry(row: Row, tables: Mapping[str, Mapping[Any, Row]]) -> Entry:
+def _entry(row: Row, tables: Mapping[str, Mapping[str, Row]]) -> Entry:
     name, task = str(row.get("name") or "without a name"), str(row.get("task") or "")
     schedule: Any = ""
     try:
@@ -75,10 +75,10 @@ def _entry(row: Row, tables: Mapping[str, Mapping[Any, Row]]) -> Entry:
         return Entry(name, task, schedule, problem=problem)
 
 
-def _schedule(row: Row, tables: Mapping[str, Mapping[Any, Row]]) -> tuple[Any, str | None]:
+def _schedule(row: Row, tables: Mapping[str, Mapping[str, Row]]) -> tuple[Any, str | None]:
     for kind, read in READERS.items():
         if row.get(kind) is not None:
-            found = tables.get(f"{kind}schedule", {}).get(row[kind])
+            found = tables.get(f"{kind}schedule", {}).get(str(row[kind]))
             if found is None:
                 raise Unreadable(
                     f"its {kind} schedule is not in the file", "dump all of django_celery_beat, not one table"

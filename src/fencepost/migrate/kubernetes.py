@@ -18,10 +18,10 @@ from fencepost.errors import ConfigurationError, missing_extra
 from fencepost.migrate.crontab import MACROS
 from fencepost.migrate.fields import DAY, HOUR, MINUTE, MONTH, Field, numbers
 from fencepost.migrate.fields import WEEKDAYS as WEEKDAY_NAMES
+from fencepost.migrate.pods import command_of, table
 from fencepost.migrate.values import (
     MOST_ENTRIES,
     Carried,
-    Command,
     Imported,
     LeftOut,
     Names,
@@ -34,7 +34,6 @@ from fencepost.migrate.walk import Grid, Walls, every_pass
 WEEKDAY = Field("day of the week", 0, 6, WEEKDAY_NAMES)
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 BACKOFF = {"first": 10, "cap": 360}
 """Kubernetes waits 10 s before the first retry, doubles that, and stops at 6 minutes."""
 ALWAYS = (
@@ -68,7 +67,7 @@ def read_cronjobs(text: str, tz: str) -> Imported:
         try:
             jobs.append(_job(origin, document, tz, names))
         except Unreadable as problem:
-            schedule = str(_table(document, "spec").get("schedule", ""))[:60]
+            schedule = str(table(document, "spec").get("schedule", ""))[:60]
             left_out.append(LeftOut(origin, schedule, problem.why, problem.remedy))
     return Imported(tuple(jobs), tuple(left_out), ALWAYS)
 
@@ -106,14 +105,14 @@ def _yaml() -> Any:
 
 
 def _job(origin: str, document: Mapping[str, Any], default_tz: str, names: Names) -> Carried:
-    spec = _table(document, "spec")
+    spec = table(document, "spec")
     if spec.get("suspend") is True:
         raise Unreadable("it is suspended", "set suspend: false to import it, or leave it out for good")
     tz, schedule = _zone(spec, default_tz)
     old, trigger = _schedule(schedule, tz)
-    job = _table(_table(spec, "jobTemplate"), "spec")
-    pod = _table(_table(job, "template"), "spec")
-    body, notes = _body(pod)
+    job = table(table(spec, "jobTemplate"), "spec")
+    pod = table(table(job, "template"), "spec")
+    body, notes = command_of(pod)
     policies, more = _policies(spec, job)
     if "timeZone" not in spec and default_tz == tz:
         more.append(
@@ -123,7 +122,7 @@ def _job(origin: str, document: Mapping[str, Any], default_tz: str, names: Names
                 "give --tz if it runs in another zone",
             )
         )
-    id = names.id_for(str(_table(document, "metadata").get("name", "")), "cronjob")
+    id = names.id_for(str(table(document, "metadata").get("name", "")), "cronjob")
     return Carried(id, origin, schedule, old, trigger, body, tz, policies, (*notes, *more))
 
 
@@ -240,67 +239,8 @@ def _policies(spec: Mapping[str, Any], job: Mapping[str, Any]) -> tuple[dict[str
     return policies, notes
 
 
-def _body(pod: Mapping[str, Any]) -> tuple[Command, list[Note]]:
-    containers = pod.get("containers")
-    if not isinstance(containers, list) or not containers or not isinstance(containers[0], Mapping):
-        raise Unreadable(
-            "its pod has no container", "complete the manifest: kubectl get cronjob NAME -o yaml"
-        )
-    notes = []
-    if len(containers) > 1 or pod.get("initContainers"):
-        notes.append(
-            Note(
-                "the other containers of the pod",
-                "only the first container's command is carried over",
-                "run them beside the replica, or call them from the command",
-            )
-        )
-    container = containers[0]
-    if not container.get("command"):
-        raise Unreadable(
-            "its container has no command, so the entry point of the image runs, which the manifest does not know",
-            "add the entry point as command: and import again",
-        )
-    words = [*container["command"], *(container.get("args") or [])]
-    if not all(isinstance(word, str) for word in words):
-        raise Unreadable("its command has a word that is no text", "put it in quotes")
-    env, unknown = _environment(container)
-    if unknown:
-        notes.append(
-            Note(
-                f"variables from elsewhere ({', '.join(unknown[:10])})",
-                "the manifest does not hold their values",
-                "give them to the replica, whose environment commands inherit",
-            )
-        )
-    expanded = [_expanded(word, env) for word in words]
-    return Command(expanded, env, container.get("workingDir")), notes
-
-
-def _environment(container: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
-    env: dict[str, str] = {}
-    unknown = ["envFrom"] if container.get("envFrom") else []
-    for variable in container.get("env") or []:
-        name = str(variable.get("name", "")) if isinstance(variable, Mapping) else ""
-        if name and "valueFrom" not in variable:
-            env[name] = _expanded(str(variable.get("value", "")), env)
-        else:
-            unknown.append(name)
-    return env, unknown
-
-
-def _expanded(text: str, env: Mapping[str, str]) -> str:
-    """`$(NAME)` as Kubernetes replaces it: an unknown one stays, `$$` is one dollar."""
-    return REFERENCE.sub(lambda found: "$" if found[0] == "$$" else env.get(found[1], found[0]), text)
-
-
-def _table(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = value.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
 def _name(document: Mapping[str, Any]) -> str:
-    metadata = _table(document, "metadata")
+    metadata = table(document, "metadata")
     return (
         "/".join(str(metadata[part]) for part in ("namespace", "name") if metadata.get(part))
         or "without a name"

@@ -91,7 +91,7 @@ def _toml(value: Any) -> str:
         return "{ " + ", ".join(f"{_key(str(key))} = {_toml(item)}" for key, item in value.items()) + " }"
     if isinstance(value, str):
         # JSON's texts are TOML's, but for characters beyond 16 bits and DEL.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return _encodable(json.dumps(value, ensure_ascii=False)).replace("\x7f", "\\u007f")
     if isinstance(value, Sequence):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value)
@@ -247,4 +247,9 @@ def _comments(job: Carried) -> list[str]:
 
 def _line(text: str) -> str:
     """One line of a comment, whatever the text holds."""
-    return CONTROL.sub(" ", " ".join(text.split()))[:300]
+    return _encodable(CONTROL.sub(" ", " ".join(text.split())))[:300]
+
+
+def _encodable(text: str) -> str:
+    """JSON may hold half a character (a lone surrogate), which no file can."""
+    return text.encode("utf-8", "replace").decode("utf-8")
