@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from fencepost.cli.completing import jobs, targets
 from fencepost.cli.output import emit, note, table
 from fencepost.cli.source import Source, json_option
 from fencepost.cli.target import load
@@ -21,8 +22,8 @@ from fencepost.store.base import Store
 
 
 @click.command()
-@click.argument("target")
-@click.argument("job")
+@click.argument("target", shell_complete=targets)
+@click.argument("job", shell_complete=jobs)
 @click.option("--from", "since", help="Fires after this ISO time (with an offset or Z); default: now.")
 @click.option("--count", type=click.IntRange(1, 10_000), default=10, show_default=True)
 @json_option
