@@ -10,7 +10,7 @@ import pytest
 
 import fencepost.model.triggers as triggers
 from fencepost.errors import ConfigurationError
-from fencepost.model.triggers import at, cron, every, from_iso, iso, trigger_from_json
+from fencepost.model.triggers import at, codec, cron, every, from_iso, iso, trigger_from_json
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 NAIVE = datetime(2026, 11, 15, 12)
@@ -392,7 +392,7 @@ def test_bad_json(value: dict, message: str) -> None:
 
 
 def test_without_apscheduler_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(triggers._READERS, "apscheduler", raising=False)
+    monkeypatch.delitem(codec._READERS, "apscheduler", raising=False)
     for name in [name for name in sys.modules if "apscheduler" in name.split(".")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "apscheduler", None)
