@@ -1,4 +1,4 @@
-"""When a job is due: `every`, `cron` and `at`.
+"""When a job is due: `every`, `cron`, `at`, `rrule`; on open days, combined, spread.
 
 Pure: nothing here reads a clock. A trigger is a value, and the fires it answers are a function of that
 value alone, never of the instant of asking: `next_after(t)` is the first element after `t` of one fixed
@@ -8,7 +8,9 @@ All fires are aware datetimes in UTC, strictly increasing.
 
 from __future__ import annotations
 
-from fencepost.model.triggers.base import Trigger
+from fencepost.model.triggers.base import LeftOut, Trigger
+from fencepost.model.triggers.calendar import Calendar
+from fencepost.model.triggers.closures import Blackout
 from fencepost.model.triggers.codec import (
     INTEGRATIONS,
     Foreign,
@@ -17,9 +19,13 @@ from fencepost.model.triggers.codec import (
     stored_trigger,
     trigger_from_json,
 )
+from fencepost.model.triggers.combined import Difference, Intersection, Union
 from fencepost.model.triggers.crontab import Cron, cron
 from fencepost.model.triggers.interval import LONGEST_INTERVAL, SHORTEST_INTERVAL, Every, every
 from fencepost.model.triggers.moments import MOST_MOMENTS, At, at
+from fencepost.model.triggers.open_days import OpenDays
+from fencepost.model.triggers.recurrence import RRule, rrule
+from fencepost.model.triggers.spread import Spread
 from fencepost.model.triggers.times import (
     EARLIEST,
     LATEST,
@@ -52,11 +58,20 @@ __all__ = [
     "ONE_SECOND",
     "SHORTEST_INTERVAL",
     "At",
+    "Blackout",
+    "Calendar",
     "ClockRule",
     "Cron",
+    "Difference",
     "Every",
     "Foreign",
+    "Intersection",
+    "LeftOut",
+    "OpenDays",
+    "RRule",
+    "Spread",
     "Trigger",
+    "Union",
     "as_utc",
     "at",
     "bounds",
@@ -75,6 +90,7 @@ __all__ = [
     "moment_from_json",
     "moments_to_json",
     "register_trigger_type",
+    "rrule",
     "stored_trigger",
     "trigger_from_json",
     "zone",

@@ -11,9 +11,17 @@ from typing import Any
 from fencepost.errors import ConfigurationError
 from fencepost.model import integrations
 from fencepost.model.triggers.base import Trigger
+from fencepost.model.triggers.combined import (
+    difference_from_json,
+    intersection_from_json,
+    union_from_json,
+)
 from fencepost.model.triggers.crontab import cron_from_json
 from fencepost.model.triggers.interval import every_from_json
 from fencepost.model.triggers.moments import at_from_json
+from fencepost.model.triggers.open_days import open_days_from_json
+from fencepost.model.triggers.recurrence import rrule_from_json
+from fencepost.model.triggers.spread import spread_from_json
 from fencepost.model.triggers.times import did_you_mean
 
 INTEGRATIONS = "fencepost.triggers"
@@ -31,7 +39,12 @@ def trigger_from_json(value: Mapping[str, Any]) -> Trigger:
         known = sorted(_READERS.keys() | integrations.registered(INTEGRATIONS))
         hint = did_you_mean(kind, known)
         raise ConfigurationError(f"{kind!r} is no trigger type; {hint}set type to one of {', '.join(known)}.")
-    return _READERS[kind](value)
+    try:
+        return _READERS[kind](value)
+    except RecursionError:
+        raise ConfigurationError(
+            "the trigger has too many combinations in one another; write fewer."
+        ) from None
 
 
 def stored_trigger(value: Mapping[str, Any]) -> Trigger:
@@ -99,6 +112,12 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Trigger]] = {
     "every": every_from_json,
     "cron": cron_from_json,
     "at": at_from_json,
+    "rrule": rrule_from_json,
+    "calendar": lambda value: open_days_from_json(value, trigger_from_json),
+    "spread": lambda value: spread_from_json(value, trigger_from_json),
+    "any": lambda value: union_from_json(value, trigger_from_json),
+    "all": lambda value: intersection_from_json(value, trigger_from_json),
+    "except": lambda value: difference_from_json(value, trigger_from_json),
 }
 
 _CONVERTERS: dict[str, Callable[[Any], Trigger]] = {}

@@ -131,7 +131,8 @@ def readable(moment: datetime) -> str:
     return moment.isoformat()[:-6] + "Z"
 
 
-def in_words(length: timedelta) -> str:
+def in_words(length: timedelta, *, one: bool = False) -> str:
+    """`5 minutes`; a single unit is `hour`, as in "every hour", or `1 hour` with `one`."""
     minutes, seconds = divmod(length, timedelta(minutes=1))
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -140,6 +141,6 @@ def in_words(length: timedelta) -> str:
     amounts: dict[str, float] = {"week": weeks, "day": days, "hour": hours, "minute": minutes}
     amounts["second"] = seconds / ONE_SECOND
     named = [(amount, unit) for unit, amount in amounts.items() if amount]
-    if len(named) == 1 and named[0][0] == 1:
+    if len(named) == 1 and named[0][0] == 1 and not one:
         return named[0][1]
     return " ".join(f"{amount:.9g} {unit}{'' if amount == 1 else 's'}" for amount, unit in named)

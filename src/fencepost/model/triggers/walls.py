@@ -31,6 +31,13 @@ def clock_times(before: datetime, after: datetime, tz: ZoneInfo) -> tuple[dateti
     return (before, after) if before < after else ()
 
 
+def instant_of(wall: datetime, tz: ZoneInfo) -> datetime:
+    """The instant of one fixed time."""
+    local = wall.replace(tzinfo=tz)
+    before, after = wall - _offset_of(local), wall - _offset_of(local.replace(fold=1))
+    return before if before == after else fixed_times(before, after, tz)[0]
+
+
 def fires_on_the_clock(
     walls_after: Callable[[datetime], Iterable[datetime]],
     tz: ZoneInfo,
