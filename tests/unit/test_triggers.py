@@ -222,7 +222,6 @@ class TestCron:
             "0 24 * * *",
             "0 0 0 * *",
             "0 0 * * 8",
-            "@daily",
             "*/0 * * * *",
             "0 0 30 2 *",
             "5-1 * * * *",
@@ -362,7 +361,7 @@ def test_json(trigger: triggers.Trigger, value: dict) -> None:
     [
         (None, "None is not a trigger; give an object"),
         ([], "not a trigger"),
-        ({}, "set type to one of apscheduler, at, cron, every"),
+        ({}, "set type to one of all, any, apscheduler, at, calendar, cron, every, except, rrule, spread"),
         ({"type": "corn"}, "'corn' is no trigger type; did you mean 'cron'"),
         ({"type": ["cron"]}, "set type to one of"),
         ({"type": "every"}, "lacks 'seconds'; its keys are anchor, end, seconds"),

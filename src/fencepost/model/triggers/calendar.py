@@ -92,7 +92,7 @@ class Calendar:
     @classmethod
     def load(cls, name: str, directory: str | Path = ".") -> Calendar:
         """The one that `[calendars.NAME]` of `fencepost.toml`, or of `[tool.fencepost]`, describes."""
-        from fencepost.calendars.tables import calendar_table
+        from fencepost.model.calendars.tables import calendar_table
 
         path, table = calendar_table(name, Path(directory))
         for key in table:

@@ -39,12 +39,12 @@ class Closures:
         self.windows: list[Blackout] = []
 
     def add_holidays(self, code: str, years: range, language: str | None) -> None:
-        from fencepost.calendars.library import public_holidays
+        from fencepost.model.calendars.library import public_holidays
 
         self.days |= public_holidays(code, years, language)
 
     def add_file(self, path: Path, years: range, tz: str | None) -> None:
-        from fencepost.calendars.icalendar import closed_times
+        from fencepost.model.calendars.icalendar import closed_times
 
         days, windows = closed_times(path, years, tz)
         self.days |= {day: name or path.stem for day, name in days.items()}

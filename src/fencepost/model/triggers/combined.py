@@ -21,6 +21,7 @@ from fencepost.model.triggers.times import EARLIEST, LATEST, ONE_MICROSECOND, ch
 Some = TypeVar("Some", bound=Trigger)
 
 MOST_STEPS = 10_000
+STEPS_BEFORE_A_LEAP = 3
 MOST_MEMBERS = 50
 DEEPEST = 10
 """How many combinations may stand in one another."""
@@ -112,21 +113,18 @@ class Intersection(Trigger):
         return {"type": "all", "members": [member.to_json() for member in self.members]}
 
     def _after(self, moment: datetime) -> Iterator[datetime]:
-        while (agreed := self._agreed_after(moment)) is not None:
-            yield (moment := agreed)
-
-    def _agreed_after(self, moment: datetime) -> datetime | None:
         """Each member in turn proposes its first fire that is not before the proposal so far; one that all agree to
         is a fire. The proposal only grows, by leaps of the sparsest member."""
-        proposal, agreed = min(moment, LATEST) + ONE_MICROSECOND, 0
-        for member in itertools.islice(itertools.cycle(self.members), MOST_STEPS):
-            found = member.next_after(proposal - ONE_MICROSECOND)
-            if found is None:
-                return None
+        members = [_Ahead(member, moment) for member in self.members]
+        proposal, agreed, steps = min(moment, LATEST) + ONE_MICROSECOND, 0, 0
+        for member in itertools.cycle(members):
+            found, steps = member.at_or_after(proposal), steps + 1
+            if found is None or steps > MOST_STEPS:
+                return
             proposal, agreed = found, agreed + 1 if found == proposal else 1
-            if agreed == len(self.members):
-                return proposal
-        return None
+            if agreed == len(members):
+                yield proposal
+                proposal, agreed, steps = proposal + ONE_MICROSECOND, 0, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,16 +165,32 @@ class Difference(Trigger):
         return {"type": "except", "of": self.of.to_json(), "without": self.without.to_json()}
 
     def _after(self, moment: datetime) -> Iterator[datetime]:
-        exception: datetime | None = EARLIEST
-        in_a_row = 0
+        exceptions, in_a_row = _Ahead(self.without, moment), 0
         for fire in self.of.after(moment):
-            if exception is not None and exception < fire:
-                exception = self.without.next_after(fire - ONE_MICROSECOND)
-            if fire != exception:
+            if fire != exceptions.at_or_after(fire):
                 in_a_row = 0
                 yield fire
             elif (in_a_row := in_a_row + 1) == MOST_STEPS:
                 return
+
+
+class _Ahead:
+    """The fires of a trigger, asked for at growing moments. A near one is stepped to, a far one leapt to."""
+
+    def __init__(self, trigger: Trigger, moment: datetime) -> None:
+        self._trigger = trigger
+        self._fires = trigger.after(moment)
+        self._found: datetime | None = EARLIEST
+
+    def at_or_after(self, moment: datetime) -> datetime | None:
+        for _ in range(STEPS_BEFORE_A_LEAP):
+            if self._found is None or self._found >= moment:
+                return self._found
+            self._found = next(self._fires, None)
+        if self._found is not None and self._found < moment:
+            self._fires = self._trigger.after(moment - ONE_MICROSECOND)
+            self._found = next(self._fires, None)
+        return self._found
 
 
 def _has(trigger: Trigger, moment: datetime) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 
 from fencepost.errors import ConfigurationError
 
@@ -13,6 +14,7 @@ RANGES = ((0, 59), (0, 59), (0, 23), (1, 28), (1, 12), (0, 6))
 _TERM = re.compile(r"H(?:\((\d{1,2})-(\d{1,2})\))?(?:/(\d{1,2}))?")
 
 
+@lru_cache(maxsize=1024)
 def has_hashes(expression: str) -> bool:
     return any(term.startswith("H") for field in expression.split() for term in field.split(","))
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from fencepost.calendars.rules import Rule, parsed
 from fencepost.errors import ConfigurationError
+from fencepost.model.calendars.rules import Rule, parsed
 from fencepost.model.triggers.base import Trigger
 from fencepost.model.triggers.times import (
     bounds,
@@ -49,7 +49,10 @@ def rrule(
     """
     first = declared(start, "start")
     name = zone_name(tz if tz is not None else _zone_of(start))
-    wall = first.astimezone(zone(name)).replace(tzinfo=UTC, fold=0)
+    if isinstance(start.tzinfo, ZoneInfo) and start.tzinfo.key == name:
+        wall = start.replace(tzinfo=UTC, fold=0)  # as written, also where the clock skips it that day
+    else:
+        wall = WallIn(name)(first)
     if wall.microsecond:
         raise ConfigurationError(f"start {start.isoformat()} has a fraction of a second; leave it out.")
     _, end = bounds(None, end)

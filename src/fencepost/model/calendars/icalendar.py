@@ -13,8 +13,8 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from fencepost.calendars.rules import parsed
 from fencepost.errors import ConfigurationError
+from fencepost.model.calendars.rules import parsed
 
 LARGEST_FILE = 2_000_000
 MOST_EVENTS = 10_000
