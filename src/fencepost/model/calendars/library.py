@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from datetime import date
 from typing import Any
 
 from fencepost.errors import ConfigurationError
+
+log = logging.getLogger("fencepost")
 
 PREFERRED_LANGUAGE = "en_US"
 
@@ -28,12 +32,16 @@ def public_holidays(code: str, years: range, language: str | None = None) -> dic
         else:
             find, options = holidays.country_holidays, {"subdiv": part or None}
         known = find(country, **options)
-        found = find(country, years=years, language=_language(known, language), **options)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = find(country, years=years, language=_language(known, language), **options)
     except NotImplementedError as problem:
         raise ConfigurationError(
             f'holidays={code!r}: {problem}; give an ISO code such as "CH", "CH-ZH" or "US-NY", or an exchange '
             'such as "XNYS".'
         ) from None
+    for text in {str(warning.message) for warning in caught}:  # some are known for a few years only
+        log.warning("holidays of %s: %s", code, text)
     return {day: str(name) for day, name in sorted(found.items())}
 
 

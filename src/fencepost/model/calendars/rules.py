@@ -1,8 +1,9 @@
-"""Recurrence rules (RFC 5545) over walls, by python-dateutil; see `fencepost.model.triggers.walls` for what a wall is.
+"""Recurrence rules (RFC 5545) over walls; see `fencepost.model.triggers.walls` for what a wall is.
 
-dateutil counts every rule from its first occurrence on, and searches an impossible one until the year 9999. Here a rule
-is entered at the period in question, counted from the first occurrence so that intervals stay in step, and a search
-ends after `Rule.patience`.
+Rules of weeks, months and years are followed by python-dateutil. It counts every rule from its first occurrence on;
+here a rule is entered at the period in question, in step with the first. Where nothing matches it searches until the
+year 9999: that is a fraction of a second for these, but many seconds for rules of days and less. Those are followed
+here (`periods.py`), with bounds.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import dropwhile, islice
 from typing import Any
 
 from fencepost.errors import ConfigurationError
+from fencepost.model.calendars.periods import Periods
 
 LONGEST_TEXT = 500
 MOST_TIMES = 10_000
@@ -68,11 +70,6 @@ class Rule:
         """Whether it may recur several times a day by elapsed periods, not at times of day."""
         return self.freq >= HOURLY
 
-    @property
-    def patience(self) -> timedelta:
-        """Occurrences that are further apart are not found. dateutil looks at each day that a rule of days may mean."""
-        return timedelta(days=36_525 if self.freq <= MONTHLY else 18_263 if self.freq == WEEKLY else 3_653)
-
     @cached_property
     def last(self) -> datetime:
         """The wall after which there is none."""
@@ -87,17 +84,12 @@ class Rule:
         return self._walls(wall, self.last)
 
     def _walls(self, wall: datetime, last: datetime) -> Iterator[datetime]:
-        wall = max(wall, self.first)
-        latest = self.first - timedelta(seconds=1)
-        while wall <= last:
-            end, found = wall + self.patience, False
-            for each in self._engine(self._period_of(wall), min(end, last)):
-                if each > latest:
-                    latest, found = each, found or each > wall
-                    yield each
-            if not found:
-                return
-            wall = end
+        period = self._period_of(max(wall, self.first))
+        if self.freq >= DAILY:
+            found = Periods(self.freq - DAILY, self._step, self.by).walls(period, last)
+        else:
+            found = iter(self._engine(period, last))
+        return dropwhile(lambda each: each < self.first, found)
 
     def _engine(self, start: datetime, until: datetime) -> Any:
         from dateutil.rrule import rrule
@@ -122,14 +114,17 @@ class Rule:
         if self.freq <= DAILY:
             start = first.replace(hour=0, minute=0, second=0)
             start -= timedelta(days=(first.weekday() - self.week_starts) % 7 if self.freq == WEEKLY else 0)
-            step = timedelta(days=interval * (7 if self.freq == WEEKLY else 1))
         else:
             start = first.replace(
                 minute=0 if self.freq == HOURLY else first.minute,
                 second=first.second if self.freq == SECONDLY else 0,
             )
-            step = timedelta(seconds=interval * (3600, 60, 1)[self.freq - HOURLY])
-        return start + (wall - start) // step * step
+        return start + (wall - start) // self._step * self._step
+
+    @property
+    def _step(self) -> timedelta:
+        """From one period to the next; of months and years there is none."""
+        return self.interval * timedelta(seconds=(604_800, 86_400, 3_600, 60, 1)[self.freq - WEEKLY])
 
 
 @lru_cache(maxsize=1024)
@@ -252,11 +247,9 @@ def _possible(rule: Rule) -> Rule:
         found = list(islice(rule.walls_after(rule.first), 3))
     except (ValueError, OverflowError) as problem:
         raise ConfigurationError(f"{rule.text!r} cannot be followed: {problem}; correct it.") from None
-    ends = rule.last < END
-    if not found or (len(found) < 3 and not ends):
-        years = rule.patience.days // 365
+    if len(found) < 3 and not (found and rule.last < END):
+        number = "too few occurrences to be searched for" if found else "no occurrence"
         raise ConfigurationError(
-            f"{rule.text!r} has {'no occurrence' if not found else 'too few occurrences'}: none in {years} years. "
-            "Correct its BY parts, or write rare days with FREQ=YEARLY."
+            f"{rule.text!r} has {number}; correct its BY parts, or write rare days with FREQ=YEARLY."
         )
     return rule

@@ -12,7 +12,7 @@ from fencepost.clock import SystemClock
 from fencepost.errors import ConfigurationError
 from fencepost.model.triggers.times import declared, iso
 
-MOST_DAYS = 10_000
+MOST_DAYS = 4_000
 MOST_BLACKOUTS = 1_000
 MOST_YEARS = 50
 YEARS_AHEAD = 10

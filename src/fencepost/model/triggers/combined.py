@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from heapq import merge
 from typing import Any, TypeVar
@@ -63,7 +63,7 @@ class Union(Trigger):
                 yield found
 
     def resolved(self, anchor: datetime) -> Union:
-        return replace(self, members=tuple(member.resolved(anchor) for member in self.members))
+        return Union(_flat(Union, (member.resolved(anchor) for member in self.members)))
 
     def bound(self, job_id: str) -> Union:
         return union(*(member.bound(job_id) for member in self.members))
@@ -97,7 +97,7 @@ class Intersection(Trigger):
         return _common_zone(self.members)
 
     def resolved(self, anchor: datetime) -> Intersection:
-        return replace(self, members=tuple(member.resolved(anchor) for member in self.members))
+        return Intersection(_flat(Intersection, (member.resolved(anchor) for member in self.members)))
 
     def bound(self, job_id: str) -> Intersection:
         return intersection(*(member.bound(job_id) for member in self.members))
@@ -180,7 +180,7 @@ class _Ahead:
     def __init__(self, trigger: Trigger, moment: datetime) -> None:
         self._trigger = trigger
         self._fires = trigger.after(moment)
-        self._found: datetime | None = EARLIEST
+        self._found = next(self._fires, None)
 
     def at_or_after(self, moment: datetime) -> datetime | None:
         for _ in range(STEPS_BEFORE_A_LEAP):

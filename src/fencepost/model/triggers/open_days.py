@@ -25,7 +25,7 @@ from fencepost.model.triggers.times import (
 from fencepost.model.triggers.walls import instant_of
 
 CLOSED = ("exclude", "shift")
-MOST_STEPS = 10_000
+MOST_STEPS = 5_000
 """Closed days in a row that are searched for an open one."""
 MOST_SHIFTED = 1_440
 """Fires a day that `shift` may move: one a minute."""
