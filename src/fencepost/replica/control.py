@@ -27,6 +27,10 @@ class ControlThread:
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
+    @property
+    def is_current(self) -> bool:
+        return threading.current_thread() is self._thread
+
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(timeout=5)

@@ -90,6 +90,18 @@ class SyncScheduler:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
 
+    def start(self) -> None:
+        """`start_in_background`"""
+        self._scheduler.start_in_background()
+
+    def stop(self) -> None:
+        """`stop_in_background`"""
+        self._scheduler.stop_in_background()
+
+    def drain(self) -> None:
+        """Blocks for `ready_delay`: not on a thread that has requests to answer."""
+        self._scheduler.ask_host(self._scheduler.drain())
+
     def trigger(
         self,
         what: Callable[..., Any] | str,

@@ -8,8 +8,17 @@ import inspect
 import logging
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -50,6 +59,7 @@ from fencepost.runs.recurring import RecurringErrors
 from fencepost.runs.resources import Resource, checked_resources
 from fencepost.runs.run import Host
 from fencepost.runs.tasks import Registry, Task, checked_args
+from fencepost.scheduler.background import Background
 from fencepost.scheduler.declare import as_trigger, declared_job, default_policies
 from fencepost.scheduler.garbage import short_collections
 from fencepost.scheduler.handle import Handle, SyncScheduler
@@ -114,6 +124,7 @@ class Scheduler:
         self.sync = SyncScheduler(self)
         self.reader = Reader(self)
         self.shutdown = Shutdown(self)
+        self._background = Background(self)
         self._resources = checked_resources(resources or {})
         self.job_file: Path | None = None
         """The file that declares all its jobs."""
@@ -332,6 +343,25 @@ class Scheduler:
         """`app = FastAPI(lifespan=scheduler.lifespan)`"""
         async with self:
             yield
+
+    def start_in_background(self) -> None:
+        """Take part in a host without an event loop, such as Flask or a script: coroutine jobs run on a loop of ours,
+        in a thread. Returns when `start` would; once started, does nothing. At exit it is stopped, which drains. A
+        forked child starts its own when it first uses the scheduler."""
+        self._background.start()
+
+    def stop_in_background(self) -> None:
+        """`stop`, for what `start_in_background` started; else nothing. Blocks for as long as runs drain."""
+        self._background.stop()
+
+    @contextmanager
+    def background(self) -> Iterator[Scheduler]:
+        """`with scheduler.background():` takes part inside of it."""
+        self.start_in_background()
+        try:
+            yield self
+        finally:
+            self.stop_in_background()
 
     def asgi(self, *, replica: bool = True, authorize: Callable[[Any], Any] | None = None) -> Service:
         """API, live events, health, metrics and widget as an ASGI application, to be served or mounted:
@@ -625,16 +655,25 @@ class Scheduler:
             asked.cancel()
             raise
 
+    def ask_host(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it on the event loop that coroutine jobs run on, and wait for it. From any other thread."""
+        if self._replica is None or self._host_loop is None:
+            work.close()
+            raise UsageError("this scheduler has not been started; call start_in_background() first")
+        return asyncio.run_coroutine_threadsafe(work, self._host_loop).result()
+
     def after_fork(self) -> None:
         """In a forked child: no thread came along, and the parent's replica is not ours. It can be started."""
         self._lock = threading.Lock()
         self._control = self._host = self._host_loop = self._draining = None
         self.shutdown.forget_parent()
+        self._background.after_fork()
         self.reader = Reader(self)
         self.forget_replica()
 
     def control_thread(self) -> ControlThread:
         """Started by the first who needs it."""
+        self._background.start_if_forked()
         with self._lock:
             if self._control is None:
                 self._control = ControlThread()
