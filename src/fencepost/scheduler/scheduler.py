@@ -267,6 +267,11 @@ class Scheduler:
         self._registry.add(known)
         self._jobs = {id: job for id, job in self._jobs.items() if job.target == task}
 
+    def withdraw(self, ids: Iterable[str]) -> None:
+        """Take declarations back, as if they had never been made. Before the start."""
+        for id in ids:
+            self._registry.drop(self._jobs.pop(id).target)
+
     def become(self, other: Scheduler) -> tuple[list[str], list[str], list[str]]:
         """Take the jobs of another, which was made from the same file: the ids of those that are new, changed, gone."""
         before, after = self._jobs, other._jobs
