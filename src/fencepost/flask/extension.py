@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from flask import Blueprint, Flask, current_app, has_app_context
 
@@ -64,7 +64,13 @@ class Fencepost:
 
         return declare
 
-    def task(self, function: F | None = None, *, executor: str | None = None, **options: Any) -> Any:
+    @overload
+    def task(self, function: F) -> F: ...
+
+    @overload
+    def task(self, *, id: str | None = None, executor: str | None = None) -> Callable[[F], F]: ...
+
+    def task(self, function: Any = None, *, executor: str | None = None, **options: Any) -> Any:
         """`Scheduler.task`, run in an application context."""
         if function is None:
             return lambda decorated: self.task(decorated, executor=executor, **options)

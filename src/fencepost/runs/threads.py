@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import concurrent.futures.thread  # noqa: F401  it registers its own end when it is imported: before ours
 import contextvars
 import queue
 import threading
