@@ -10,6 +10,7 @@ import pytest
 from tests.web.serving import eventually
 
 
+@pytest.mark.slow
 def test_orders_are_shipped_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SITE_FOLDER", str(tmp_path))
     import site_app

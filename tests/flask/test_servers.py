@@ -26,20 +26,12 @@ WAYS = {
     "sync-preload": ["--preload"],
     "gevent-preload": ["-k", "gevent", "--preload"],
 }
-QUICK = "sync"
-"""`make test-all` runs the others."""
 
 
-@pytest.mark.parametrize(
-    ("way", "workers"),
-    [
-        pytest.param(way, 2 if way == QUICK else 4, marks=() if way == QUICK else pytest.mark.slow)
-        for way in WAYS
-    ],
-)
-def test_every_fire_runs_once_under_gunicorn_also_when_a_worker_is_killed(
-    way: str, workers: int, tmp_path: Path
-) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_every_fire_runs_once_under_gunicorn_also_when_a_worker_is_killed(way: str, tmp_path: Path) -> None:
+    workers = 4
     with Application(tmp_path, f"sqlite:///{tmp_path}/shared.db") as application:
         application.under_gunicorn(workers, SITE, WAYS[way])
         application.all_here(workers)
@@ -129,6 +121,7 @@ def test_the_reloaders_parent_takes_no_part_and_no_old_code_runs_after_a_reload(
         assert report.clean, report.findings
 
 
+@pytest.mark.slow
 def test_other_commands_take_no_part(tmp_path: Path) -> None:
     with Application(tmp_path, f"sqlite:///{tmp_path}/shared.db") as application:
         application._spawn([sys.executable, "-m", "flask", "--app", SITE, "routes"])

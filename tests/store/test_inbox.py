@@ -247,6 +247,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("when", "expected"), [("before", set()), ("after", {"report!killed"})])
 def test_killed_before_the_commit_none_after_it_one(
     when: str, expected: set[str], url: str, scheduler: Scheduler
