@@ -35,6 +35,8 @@ from fencepost.cli.trigger import trigger
 from fencepost.cli.why import why
 from fencepost.errors import FencepostError, UsageError
 
+PROGRAM = "fencepost"
+
 
 class InOrder(click.Group):
     """Lists its commands as they were added, not by the alphabet."""
@@ -79,10 +81,10 @@ for command in COMMANDS:
     cli.add_command(command)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> None:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
-    code = outcome(arguments)
+    code = outcome(arguments, program)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -90,10 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def outcome(arguments: Sequence[str] | None = None) -> int:
+def outcome(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     """Run a command line and say its exit code."""
     try:
-        result = cli.main(args=arguments, prog_name="fencepost", standalone_mode=False)
+        result = cli.main(args=arguments, prog_name=program, standalone_mode=False)
     except click.UsageError as error:
         # click itself exits with 2, which here means that another run is active.
         error.show()

@@ -1,0 +1,12 @@
+"""Background tasks. `manage.py db_worker` runs what a fire, or a view, has enqueued."""
+
+import os
+
+from django_tasks import task
+
+from shop.models import Run
+
+
+@task()
+def send_receipts(fire_key: str = "") -> None:
+    Run.objects.create(job="send_receipts", fire_key=fire_key, pid=os.getpid())
