@@ -18,7 +18,7 @@ from django.db import connections
 
 from fencepost.django import discovery
 from fencepost.django.configuration import DjangoSettings, given_settings, ignored_variable
-from fencepost.django.project import project_scheduler
+from fencepost.django.project import is_testing, project_scheduler
 from fencepost.errors import ConfigurationError
 from fencepost.settings import ON_A_SERVER, scheme_of
 
@@ -28,11 +28,10 @@ MIDDLEWARE = "django.contrib.auth.middleware.AuthenticationMiddleware"
 def check_project(app_configs: Any = None, **options: Any) -> list[checks.CheckMessage]:
     try:
         settings = project_scheduler().settings
-        url = settings.store_url()
+        stored = [] if is_testing() else [*_store(settings, settings.store_url()), *_stores()]
     except ConfigurationError as error:
         return [checks.Error(str(error), id="fencepost.E001")]
-    found = [*_store(settings, url), *_stores(), *_modules(), *_dashboard()]
-    return found
+    return [*stored, *_modules(), *_dashboard()]
 
 
 def _store(settings: Any, url: str) -> Iterator[checks.CheckMessage]:

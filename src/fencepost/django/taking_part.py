@@ -15,9 +15,7 @@ import threading
 from dataclasses import replace
 from datetime import timedelta
 
-from django.core import mail
-
-from fencepost.django.project import project_scheduler
+from fencepost.django.project import is_testing, project_scheduler
 from fencepost.errors import FencepostError
 
 log = logging.getLogger("fencepost")
@@ -89,8 +87,3 @@ def start() -> None:
 def is_reloaded() -> bool:
     """Whether this is a process of `runserver` that ends as soon as code is edited."""
     return os.environ.get("RUN_MAIN") == "true"
-
-
-def is_testing() -> bool:
-    """Between Django's `setup_test_environment` and `teardown_test_environment`: jobs would change the test's data."""
-    return hasattr(mail, "outbox")
