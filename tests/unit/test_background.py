@@ -30,8 +30,18 @@ def eventually(condition: Callable[[], object], seconds: float = 20) -> None:
         time.sleep(0.01)
 
 
+BEFORE: set[threading.Thread] = set()
+
+
+@pytest.fixture(autouse=True)
+def _remember_the_threads_of_other_tests() -> None:
+    BEFORE.clear()
+    BEFORE.update(threading.enumerate())
+
+
 def ours() -> set[str]:
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("fencepost-")}
+    began = set(threading.enumerate()) - BEFORE
+    return {thread.name for thread in began if thread.name.startswith("fencepost-")}
 
 
 def test_jobs_of_both_kinds_run_and_nothing_is_left_behind() -> None:

@@ -2,7 +2,9 @@
 one of ours, in a thread: coroutine jobs run on it, functions in threads as ever.
 
 Forks: no thread follows into a child. What the parent had started, the child starts for itself when it uses the
-scheduler for the first time. A child that never does, such as a worker of `multiprocessing`, takes no part.
+scheduler for the first time. A child that never does, such as a worker of `multiprocessing`, takes no part. gunicorn's
+workers do so as they begin to serve (`prefork.py`). Where threads are greenlets, a process beside them takes part
+(`companion.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ import weakref
 from typing import TYPE_CHECKING
 
 from fencepost.errors import UsageError
-from fencepost.replica.control import ControlThread
+from fencepost.replica.control import ControlThread, has_greenlets
 from fencepost.runs.threads import before_exit
+from fencepost.scheduler import prefork
+from fencepost.scheduler.companion import Companion
 
 if TYPE_CHECKING:
     from fencepost.scheduler.scheduler import Scheduler
@@ -29,13 +33,19 @@ class Background:
         self._scheduler = scheduler
         self._lock = threading.Lock()
         self._thread: ControlThread | None = None
+        self._companion: Companion | None = None
         self._wanted = False
+        self._is_master = False
+        """Whether this process takes no part itself, and its workers do."""
         self._forked = False
         """Whether this process is a fork that has yet to start what its parent had started."""
 
     def start(self) -> None:
+        if prefork.is_master():
+            self._wanted = self._is_master = True
+            return
         with self._lock:
-            if self._thread is None:
+            if self._thread is None and self._companion is None:
                 self._start()
 
     def stop(self) -> None:
@@ -44,8 +54,11 @@ class Background:
         with self._lock:
             self._wanted = self._forked = False
             thread, self._thread = self._thread, None
+            companion, self._companion = self._companion, None
             if thread is not None:
                 _end(self._scheduler, thread)
+            if companion is not None:
+                companion.stop()
 
     def start_if_forked(self) -> None:
         """With every use. The operation that is asked for does not depend on it: a failure is logged."""
@@ -55,8 +68,13 @@ class Background:
 
     def after_fork(self) -> None:
         self._lock = threading.Lock()
-        self._thread = None
+        if self._companion is not None:
+            self._companion.forget()
+        self._thread = self._companion = None
         self._forked = self._wanted
+        if self._is_master and (worker := prefork.worker()) is not None:
+            self._is_master = False
+            prefork.before_run(worker, self.start_if_forked)
 
     def _start_after_fork(self) -> None:
         if not self._forked:  # another thread was faster
@@ -68,14 +86,22 @@ class Background:
             log.exception("this forked process takes no part; start_in_background() tries again")
 
     def _start(self) -> None:
-        thread = ControlThread("fencepost-host")
-        try:
-            thread.submit(self._scheduler.start()).result()
-        except BaseException:
-            thread.stop()
-            raise
-        self._thread, self._wanted, self._forked = thread, True, False
+        if has_greenlets():
+            self._companion = Companion(self._scheduler.settings.drain_timeout.total_seconds())
+        else:
+            self._thread = _begin(self._scheduler)
+        self._wanted, self._forked = True, False
         _started.add(self)
+
+
+def _begin(scheduler: Scheduler) -> ControlThread:
+    thread = ControlThread("fencepost-host")
+    try:
+        thread.submit(scheduler.start()).result()
+    except BaseException:
+        thread.stop()
+        raise
+    return thread
 
 
 def _end(scheduler: Scheduler, thread: ControlThread) -> None:

@@ -95,6 +95,18 @@ class Service(Protocol):
         """Read the file of tokens again."""
 
 
+class WsgiService(Protocol):
+    """What `Scheduler.wsgi` returns: a WSGI application."""
+
+    def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]: ...
+
+    def answer(self, environ: Any) -> Any:
+        """`status`, `headers` and `body`, for frameworks with responses of their own."""
+
+    def reload(self) -> None:
+        """Read the file of tokens again."""
+
+
 class Scheduler:
     def __init__(
         self,
@@ -359,6 +371,11 @@ class Scheduler:
         """`stop`, for what `start_in_background` started; else nothing. Blocks for as long as runs drain."""
         self._background.stop()
 
+    def start_if_forked(self) -> None:
+        """In a forked child: start what the parent had started in the background, unless that is done. Every use of the
+        scheduler does this."""
+        self._background.start_if_forked()
+
     @contextmanager
     def background(self) -> Iterator[Scheduler]:
         """`with scheduler.background():` takes part inside of it."""
@@ -374,11 +391,14 @@ class Scheduler:
 
         `replica=False` serves without taking part. `authorize` is asked who may do what; without it the tokens of the
         settings decide."""
-        try:
-            service: Callable[..., Service] = integrations.load("fencepost.applications", "asgi")
-        except ModuleNotFoundError as error:
-            raise missing_extra("the service", error, "web") from None
-        return service(self, replica=replica, authorize=authorize)
+        service: Service = _application("asgi")(self, replica=replica, authorize=authorize)
+        return service
+
+    def wsgi(self, *, replica: bool = True, authorize: Callable[[Any], Any] | None = None) -> WsgiService:
+        """The same as a WSGI application, beside `start_in_background()`. Events are polled. `authorize` gets the WSGI
+        environment, on the thread of the request (see docs/synchronous-hosts.md)."""
+        service: WsgiService = _application("wsgi")(self, replica=replica, authorize=authorize)
+        return service
 
     def run(self, *, seconds: float | None = None) -> None:
         """Take part until SIGTERM, SIGHUP or SIGINT, or for so many seconds. Blocks, stops gracefully, and raises
@@ -678,7 +698,7 @@ class Scheduler:
 
     def control_thread(self) -> ControlThread:
         """Started by the first who needs it."""
-        self._background.start_if_forked()
+        self.start_if_forked()
         with self._lock:
             if self._control is None:
                 self._control = ControlThread()
@@ -791,6 +811,14 @@ class Scheduler:
         if task is None:
             raise UsageError(f"{what!r} is not a job of this scheduler; decorate it, or give the job's id")
         return task.name
+
+
+def _application(kind: str) -> Callable[..., Any]:
+    try:
+        found: Callable[..., Any] = integrations.load("fencepost.applications", kind)
+    except ModuleNotFoundError as error:
+        raise missing_extra("the service", error, "web") from None
+    return found
 
 
 def _log_failure(task: asyncio.Future[Any] | concurrent.futures.Future[Any]) -> None:
