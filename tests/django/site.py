@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ import psycopg
 
 from fencepost.errors import FencepostError
 from fencepost.model import ReplicaRecord
-from tests.cluster.harness import Reader
+from fencepost.store.urls import store_from_url
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "django_shop"
 BIN = Path(sys.executable).parent
@@ -100,18 +101,12 @@ class Site:
     def json(self, *arguments: str, check: bool = True) -> Any:
         return json.loads(self.manage("fencepost", *arguments, "--json", check=check).stdout)
 
-    def python(self, code: str, **env: str) -> Any:
-        """What the code puts into `answer`, in a process of its own with Django set up."""
-        script = f"import django, json\ndjango.setup()\n{code}\nprint(json.dumps(answer, default=str))"
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            cwd=self.folder,
-            env={**self.env, **env},
-            capture_output=True,
-            text=True,
-            timeout=120,
+    def shell(self, code: str) -> Any:
+        """What the code puts into `answer`, in `manage.py shell`."""
+        self.write(
+            "script.py", f"import json\nanswer = {{}}\n{code}\nprint(json.dumps(answer, default=str))\n"
         )
-        assert done.returncode == 0, done.stderr
+        done = self.manage("shell", "-v0", "-c", "import script")
         return json.loads(done.stdout.splitlines()[-1])
 
     def runs(self) -> list[dict[str, Any]]:
@@ -132,10 +127,19 @@ class Site:
         return self.database_url or f"sqlite:///{self.env['SQLITE_FILE']}"
 
     def replicas(self) -> list[ReplicaRecord]:
-        """Those in the store; none while there is no store."""
+        """Those in the store; none while there is no store. Looking makes none."""
+
+        async def look() -> list[ReplicaRecord]:
+            store = store_from_url(self.store_url)
+            store.creates = False
+            try:
+                await store.open()
+                return list((await store.roster()).replicas)
+            finally:
+                await store.close()
+
         try:
-            with Reader(self.store_url) as reader:
-                return list(reader.roster().replicas)
+            return asyncio.run(look())
         except FencepostError:
             return []
 

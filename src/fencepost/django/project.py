@@ -34,7 +34,7 @@ def project_scheduler() -> Scheduler:
 
 
 def is_testing() -> bool:
-    """Between Django's `setup_test_environment` and `teardown_test_environment`. There no process takes part: jobs would
+    """Between Django's `setup_test_environment` and `teardown_test_environment`. Then no process takes part: jobs would
     change the test's data."""
     return hasattr(mail, "outbox")
 
