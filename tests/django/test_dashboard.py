@@ -46,17 +46,15 @@ answer["probe"] = Client().get("/fencepost/livez").status_code
 events = signed_in(Client, "viewer").get("/fencepost/api/v1/events")
 answer["polled"] = [events.status_code, events["content-type"], events.content.decode().startswith("retry:")]
 
-async def stream():
-    client = AsyncClient()
-    await client.aforce_login(users["viewer"])
+viewer = signed_in(AsyncClient, "viewer")
+
+async def stream(client=viewer):
     response = await client.get("/fencepost/api/v1/events")
     async for part in response.streaming_content:
         if b"event: hello" in part:
             return [response.status_code, response.streaming]
 
-async def asks():
-    client = AsyncClient()
-    await client.aforce_login(users["viewer"])
+async def asks(client=viewer):
     return (await client.get("/fencepost/api/v1/jobs")).status_code
 
 answer["asgi"] = asyncio.run(asks())

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
 def enqueued(url: str) -> Counter[str]:
     with psycopg.connect(url) as connection:
-        rows = connection.execute("select args_kwargs from django_tasks_db_dbtaskresult").fetchall()
+        rows = connection.execute("select args_kwargs from django_tasks_database_dbtaskresult").fetchall()
     return Counter(row[0]["kwargs"]["fire_key"] for row in rows)
 
 
