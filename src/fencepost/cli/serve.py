@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from dataclasses import replace
 from typing import Any
@@ -23,9 +24,16 @@ from fencepost.scheduler.scheduler import Scheduler
 @click.option("--port", type=click.IntRange(0, 65_535), help="Default: FENCEPOST_PORT, else 8787.")
 @click.option("--tls-cert", metavar="FILE", help="Certificate chain (PEM): serve HTTPS.")
 @click.option("--tls-key", metavar="FILE", help="Its private key (PEM).")
+@click.option(
+    "--root-path",
+    metavar="PATH",
+    default="",
+    callback=lambda _, __, path: checked_root(path),
+    help="Where a proxy shows this service, such as /ops/jobs.",
+)
 @log_options
-def serve(target: str, replica: str, log_format: Any, verbose: bool, **options: Any) -> None:
-    """Serve API, live events, health and metrics, and run the jobs of TARGET.
+def serve(target: str, replica: str, root_path: str, log_format: Any, verbose: bool, **options: Any) -> None:
+    """Serve dashboard, API, live events, health and metrics, and run the jobs of TARGET.
 
     An address that other machines can reach demands FENCEPOST_TOKENS_FILE (see `fencepost token`), FENCEPOST_AUTH_TOKEN
     or FENCEPOST_AUTH_TOKEN_FILE. SIGHUP reads tokens and certificate again.
@@ -41,11 +49,17 @@ def serve(target: str, replica: str, log_format: Any, verbose: bool, **options: 
     except ModuleNotFoundError as error:
         raise missing_extra("the service", error, "web") from None
 
-    app = WebApp(scheduler, replica=replica == "on")
+    app = WebApp(scheduler, replica=replica == "on", root_path=root_path)
     check_address(scheduler.settings)
     with bound(scheduler) as listener:
         configure(log_format, scheduler.settings, verbose=verbose)
         serve_on(listener, app, scheduler.settings)
+
+
+def checked_root(path: str) -> str:
+    if path and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)*/?", path):
+        raise click.BadParameter("give a path such as /ops/jobs")
+    return path.rstrip("/")
 
 
 def bound(scheduler: Scheduler) -> socket.socket:
