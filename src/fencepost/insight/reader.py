@@ -19,6 +19,7 @@ from fencepost.clock import SystemClock
 from fencepost.errors import FencepostError
 from fencepost.insight.board import Board, Reading, read_all
 from fencepost.insight.cluster import Cluster, cluster_of
+from fencepost.insight.pictures.kept import Kept
 from fencepost.replica.control import ControlThread
 from fencepost.store.base import Store
 from fencepost.store.rereading import READ_AGAIN, read_again
@@ -72,12 +73,16 @@ class Reader:
         self._shared: dict[Hashable, tuple[asyncio.Task[Any], float]] = {}
         """By what is read: the reading, and until when it is fresh, on this thread's loop."""
         self._board = Board()
+        self._kept = Kept()
         self._keeping_up: concurrent.futures.Future[None] | None = None
         self._clock = SystemClock()
         self._again_at = 0.0
         self.last: Reading | None = None
         """The latest reading of everything."""
         self._last_at = 0.0
+        self._is_forgotten = False
+        """Something was changed here since the latest reading."""
+        self._renewing: asyncio.Task[None] | None = None
 
     async def ask(self, work: Callable[[Store], Awaitable[T]]) -> T:
         """Do this with the store. From any loop."""
@@ -115,6 +120,28 @@ class Reader:
         self.last, self._last_at = reading, self._clock.steady()
         return reading
 
+    async def recent(self) -> Reading:
+        """Everything, a few seconds old at the most; what is older than a shared reading is read anew meanwhile. On the
+        reading thread."""
+        too_old = self.last is None or self._is_forgotten or self.last_age_seconds > MOST_FRESH
+        if self.last is None or too_old or self._thread is None:
+            self._is_forgotten = False
+            return await self._share("everything", self.read_everything)
+        if self.fresh("everything") is None and self._renewing is None:
+            self._renewing = asyncio.create_task(self._renew())
+        return self.last
+
+    async def _renew(self) -> None:
+        try:
+            with suppress(FencepostError):  # those who ask for it are told
+                await self._share("everything", self.read_everything)
+        finally:
+            self._renewing = None
+
+    def steady(self) -> float:
+        """Seconds by a clock that only goes forward."""
+        return self._clock.steady()
+
     @property
     def last_age_seconds(self) -> float:
         """Of the latest reading of everything."""
@@ -125,8 +152,14 @@ class Reader:
         """Belongs to the reading thread."""
         return self._board
 
+    @property
+    def kept(self) -> Kept:
+        """What the pictures keep. Belongs to the reading thread."""
+        return self._kept
+
     def forget(self) -> None:
         """Something was changed here: who asks from now on sees it."""
+        self._is_forgotten = True
         with self._lock:
             self._shared.clear()
 

@@ -1,0 +1,168 @@
+"""The first page: is every fire accounted for, what needs a person, how late are fires, who leads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import ceil
+from typing import TYPE_CHECKING, Literal
+
+from fencepost.insight.board import Reading
+from fencepost.insight.pictures.counting import Sees, counted
+from fencepost.insight.pictures.needs import Need, needs_of
+from fencepost.insight.views.shapes import Shape
+from fencepost.insight.views.words import when
+from fencepost.model import FireRecord, State
+from fencepost.store.base import FireQuery, Store
+
+if TYPE_CHECKING:
+    from fencepost.insight.reader import Reader
+
+MOST_RUNS = 500
+"""The newest runs of a window, of which the lateness is told."""
+RAN = (State.SUCCEEDED, State.FAILED, State.RUNNING)
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """From due to started."""
+
+    p50_seconds: float | None
+    p99_seconds: float | None
+    worst_seconds: float | None
+    runs: int
+    """Of so many runs, the newest of the window. 0: none ran, and the others are None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    now: datetime
+    since: datetime
+    until: datetime
+    verdict: Literal["yes", "no", "nothing"]
+    """Is every fire accounted for? Nothing: none was due."""
+    sentence: str
+    due: int
+    fates: Mapping[str, int]
+    """Fires due in the window by state; those with none are left out."""
+    counted_since: datetime
+    """Later than `since`: there were too many to count them all."""
+    overdue: int
+    """Due for longer than they may wait, and not decided."""
+    needs: tuple[Need, ...]
+    more_needs: int
+    lateness: Lateness
+    leader: Shape | None
+    """As in `/status`: replica, host, pid, term, state."""
+    replicas: Sequence[Shape]
+    jobs: Mapping[str, int]
+    """How many are in which state."""
+    store_seconds: float
+    """How long the store took to answer a short question."""
+
+
+async def overview(
+    reader: Reader, store: Store, span: timedelta, sees: Sees | None = None, until: datetime | None = None
+) -> Overview:
+    """Of the time until now, or until then."""
+    reading = await reader.recent()
+    if sees is not None:
+        reading = _seen(reading, sees)
+    begun = reader.steady()
+    now = (await store.roster()).now
+    took = reader.steady() - begun
+    end = min(until or now, now) + datetime.resolution
+    since = end - span
+    found = await counted(store, since, end, max(span / 100, MINUTE), sees=sees)
+    total = found.total
+    overdue = await _overdue(store, since, reading, sees)
+    needs, more = needs_of(reading)
+    verdict, sentence = _sentence(total, overdue, max(since, found.since), since)
+    return Overview(
+        now=now,
+        since=since,
+        until=end,
+        verdict=verdict,
+        sentence=sentence,
+        due=sum(total.values()),
+        fates=dict(total),
+        counted_since=max(since, found.since),
+        overdue=overdue,
+        needs=tuple(needs),
+        more_needs=more,
+        lateness=await _lateness(store, since, end, sees),
+        leader=reading.cluster.leader(),
+        replicas=reading.cluster.replicas(),
+        jobs=dict(reading.jobs_by_state()),
+        store_seconds=took,
+    )
+
+
+def _seen(reading: Reading, sees: Sees) -> Reading:
+    entries = [entry for entry in reading.entries if sees(entry.id)]
+    return Reading(reading.cluster, entries, reading.more, ())
+
+
+async def _overdue(store: Store, since: datetime, reading: Reading, sees: Sees | None) -> int:
+    """Fires that nobody has decided although they are past what their job allows."""
+    query = FireQuery(
+        states=(State.PENDING,), since=since, until=reading.now - timedelta(seconds=10), limit=1_000
+    )
+    held = {entry.id for entry in reading.entries if entry.pause or entry.orphaned}
+    limits = {entry.id: entry.record.job.misfire_after for entry in reading.entries if entry.record}
+    return sum(
+        fire.count
+        for fire in await store.find_fires(query)
+        if fire.job_id not in held
+        and (sees is None or sees(fire.job_id))
+        and fire.due_at <= reading.now - limits.get(fire.job_id, timedelta())
+    )
+
+
+def _sentence(
+    total: Counter[str], overdue: int, counted_since: datetime, since: datetime
+) -> tuple[Literal["yes", "no", "nothing"], str]:
+    due, under_way = total.total(), sum(total[state.value] for state in State if not state.final)
+    where = f" since {when(counted_since)}" if counted_since > since else ""
+    if overdue:
+        return (
+            "no",
+            f"No. {_fires(overdue)} due{where}, and no replica has decided {'it' if overdue == 1 else 'them'}.",
+        )
+    if not due:
+        return "nothing", "No fire was due."
+    if under_way:
+        return (
+            "yes",
+            f"Yes. {_fires(due)} due{where}: {due - under_way} have one outcome each, {under_way} are under way.",
+        )
+    return "yes", f"Yes. {_fires(due)} due{where}, and each has one outcome."
+
+
+def _fires(number: int) -> str:
+    return "1 fire was" if number == 1 else f"{number} fires were"
+
+
+async def _lateness(store: Store, since: datetime, until: datetime, sees: Sees | None) -> Lateness:
+    rows = await store.find_fires(FireQuery(states=RAN, since=since, until=until, limit=MOST_RUNS))
+    return lateness_of([fire for fire in rows if sees is None or sees(fire.job_id)])
+
+
+def lateness_of(fires: Sequence[FireRecord]) -> Lateness:
+    late = sorted(seconds for fire in fires if (seconds := late_by(fire)) is not None)
+    if not late:
+        return Lateness(None, None, None, 0)
+    return Lateness(quantile(late, 0.5), quantile(late, 0.99), late[-1], len(late))
+
+
+def late_by(fire: FireRecord) -> float | None:
+    start = fire.attempts[0].started_at if fire.attempts else fire.started_at
+    return None if start is None else max(0.0, (start - fire.due_at).total_seconds())
+
+
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """The smallest that so many are not above."""
+    return ordered[max(0, ceil(part * len(ordered)) - 1)]
