@@ -13,6 +13,7 @@ from fencepost.errors import FencepostError
 from fencepost.web.dashboard.forms import form_of
 from fencepost.web.dashboard.page import Page, PageRoute, framed, redirect
 from fencepost.web.dashboard.pages import PAGES
+from fencepost.web.dashboard.pages.find import Found
 from fencepost.web.dashboard.paths import ASSETS, PREFERENCES, SIGN_IN, SIGN_OUT
 from fencepost.web.dashboard.refusals import refusal_page
 from fencepost.web.dashboard.render import KINDS, asset, asset_name
@@ -57,7 +58,10 @@ class Dashboard:
     def _showing(self, route: PageRoute) -> Answer:
         async def answer(request: Request) -> Response:
             view = self._admitted(route, request, "operate" if route.for_operators else "read")
-            page: Page = await self._web.desk.share(view.shared_as, lambda store: route.show(view, store))
+            try:
+                page: Page = await self._web.desk.share(view.shared_as, lambda store: route.show(view, store))
+            except Found as found:
+                return redirect(found.address)
             return self._framed(request, page, view)
 
         return answer

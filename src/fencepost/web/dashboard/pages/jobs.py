@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from fencepost.insight.board import Entry
 from fencepost.insight.pages import page_of_jobs
+from fencepost.insight.pictures.strips import strips
+from fencepost.insight.views.cron_words import schedule_in_words
 from fencepost.insight.views.standing import described
 from fencepost.model.triggers import from_iso
-from fencepost.store.base import FireQuery, JobPage, Store
+from fencepost.store.base import JobPage, Store
 from fencepost.web.dashboard.page import Page
-from fencepost.web.dashboard.pictures.strip import MOST, strip
+from fencepost.web.dashboard.pictures.strip import strip
 from fencepost.web.dashboard.render import rendered
 from fencepost.web.dashboard.view import View
 from fencepost.web.dashboard.zones import zone_of
+
+if TYPE_CHECKING:
+    from fencepost.insight.reader import Reader
 
 ROWS = 50
 STATES = ("idle", "running", "waiting", "queued", "paused", "failing", "orphaned", "conflict", "unreadable")
@@ -31,29 +36,31 @@ class Row:
     id: str
     job: dict[str, Any]
     standing: str
+    words: str
     strip: Markup
     zone: str | None
 
 
 async def show(view: View, store: Store) -> Page:
     reader = view.web.scheduler.reader
-    sort, states, q = view.choice("sort", SORTS), view.several("state"), view.asked("q")
-    states = [state for state in states if state in STATES]
-    tag = view.asked("tag")
+    sort, q, tag = view.choice("sort", SORTS), view.asked("q"), view.asked("tag")
+    states = [state for state in view.several("state") if state in STATES]
+    total: int | None = None
     if sort == "name" and not states and not tag and not view.caller.jobs:
         entries, next = await page_of_jobs(reader, store, JobPage(ROWS, view.asked("after"), q))
-        counts, more = None, view.same(after=next, page=None) if next else None
-        total = None
+        more = view.same(after=next, page=None) if next else None
     else:
-        whole = (await reader.everything()).entries
-        seen = [entry for entry in whole if view.caller.sees(entry.id) and q.lower() in entry.id.lower()]
-        found = sorted((entry for entry in seen if fits(entry, states, tag)), key=lambda entry: order(entry, sort))
-        number = max(1, int(view.asked("page", "1"))) if view.asked("page", "1").isdigit() else 1
+        found = [
+            entry
+            for entry in (await reader.recent()).entries
+            if view.caller.sees(entry.id) and q.lower() in entry.id.lower() and fits(entry, states, tag)
+        ]
+        number, total = page_number(view), len(found)
+        found.sort(key=lambda entry: order(entry, sort))
         entries = found[(number - 1) * ROWS : number * ROWS]
-        more = view.same(page=number + 1, after=None) if len(found) > number * ROWS else None
-        counts, total = None, len(found)
+        more = view.same(page=number + 1, after=None) if total > number * ROWS else None
     now = (await reader.cluster()).now
-    rows = await rows_of(store, entries)
+    rows = await rows_of(reader, store, entries)
     main = rendered(
         "jobs.html",
         view,
@@ -61,33 +68,32 @@ async def show(view: View, store: Store) -> Page:
         rows=rows,
         more=more,
         total=total,
-        counts=counts,
         sort=sort,
         states=states,
         known=STATES,
         q=q,
         tag=tag,
         done=view.asked("done"),
-        first=not view.asked("after") and view.asked("page", "1") == "1",
+        first=not view.asked("after") and page_number(view) == 1,
     )
     return Page("Jobs", main, "Jobs")
 
 
-async def rows_of(store: Store, entries: Sequence[Entry]) -> list[Row]:
-    rows = []
-    for entry in entries:
-        fires = await store.find_fires(_last(entry.id)) if entry.record is not None else ()
-        trigger = entry.record.job.trigger if entry.record else None
-        standing = ", ".join(described(state, entry.shape) for state in entry.states)
-        rows.append(Row(entry.id, entry.shape, standing, strip(fires), zone_of(trigger)))
-    return rows
+async def rows_of(reader: Reader, store: Store, entries: Sequence[Entry]) -> list[Row]:
+    outcomes = await strips(reader, store, entries)
+    return [row_of(entry, strip(outcomes.get(entry.id, ()))) for entry in entries]
 
 
-def _last(id: str) -> FireQuery:
-    from fencepost.model import State
+def row_of(entry: Entry, picture: Markup) -> Row:
+    trigger = entry.record.job.trigger if entry.record else None
+    words = schedule_in_words(trigger) if entry.record else ""
+    standing = ", ".join(described(state, entry.shape) for state in entry.states)
+    return Row(entry.id, entry.shape, standing, words, picture, zone_of(trigger))
 
-    states = tuple(state for state in State if state not in (State.PENDING, State.QUEUED))
-    return FireQuery(job_id=id, states=states, limit=MOST)
+
+def page_number(view: View) -> int:
+    given = view.asked("page", "1")
+    return max(1, int(given)) if given.isascii() and given.isdigit() and len(given) < 6 else 1
 
 
 def fits(entry: Entry, states: Sequence[str], tag: str) -> bool:
