@@ -26,7 +26,7 @@ from fencepost.model.triggers import iso
 from fencepost.scheduler.handle import Handle
 from fencepost.store.base import FireQuery, JobPage, Store
 from fencepost.store.rereading import readable_job
-from fencepost.web import models
+from fencepost.web import bulk, models, pictures
 from fencepost.web.endpoint import Call, Endpoint, Shape, no_fire, no_job
 from fencepost.web.health import livez, reading_age, readyz, scheduler_status
 from fencepost.web.history import history
@@ -235,6 +235,9 @@ async def metrics(call: Call) -> Response:
 
 
 ENDPOINTS = (
+    # Before `/api/v1/fires/{key}`, which would match the summary, too.
+    *pictures.ENDPOINTS,
+    *bulk.ENDPOINTS,
     Endpoint("GET", "/api/v1/status", status, models.Status, errors=(304,)),
     Endpoint("GET", "/api/v1/jobs", jobs, models.JobPage, models.JobsAsked, errors=(304,)),
     Endpoint("GET", "/api/v1/jobs/{id}", job, models.WholeJob, errors=(304, 404, 409)),

@@ -21,6 +21,7 @@ from fencepost.runs.events import Event
 from fencepost.web.access import Caller
 from fencepost.web.access_log import AccessLog
 from fencepost.web.api import ENDPOINTS
+from fencepost.web.audits import Audits
 from fencepost.web.auth import Authorize, Doorkeeper
 from fencepost.web.compression import Compression
 from fencepost.web.dashboard.app import Dashboard
@@ -61,6 +62,7 @@ class WebApp:
         self._root_path = root_path.rstrip("/")
         self.takes_part = replica
         self.desk = Desk(scheduler)
+        self.audits = Audits(self.desk)
         self.feed = Feed(self.desk, scheduler.shutdown)
         self.metrics = Metrics(self)
         self.store_probe = StoreProbe(scheduler)

@@ -57,6 +57,8 @@ class Endpoint:
     media_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
     """Request headers it heeds, with the pattern of their values."""
+    acts_on_many: bool = False
+    """It logs by itself what it has done."""
     role: Role | None = None
     """The least that may call it. Unless given: `read` to look, `operate` to act."""
 
@@ -75,7 +77,7 @@ class Endpoint:
             raise Problem(422, "this takes no query parameters")
         body = await _body(self.body, request) if self.method == "POST" else None
         reply = await self.answer(Call(web, request, request.path_params, query, body))
-        if self.method != "GET":
+        if self.method != "GET" and not self.acts_on_many:
             fire = reply.get("key") if isinstance(reply, dict) else None
             job_id = job_of(fire) if fire else request.path_params["id"]
             web.access_log.acted(request, self.answer.__name__, job_id, fire)

@@ -24,7 +24,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.rule import Rule
 
-from fencepost.cli.audit import report_shape, tell
+from fencepost.cli.audit import tell
 from fencepost.cli.fires import fire_table
 from fencepost.cli.output import console, emit, note
 from fencepost.cli.progress import Bars, current, phases, stderr_console
@@ -32,6 +32,7 @@ from fencepost.cli.status import replica_table
 from fencepost.clock import SystemClock
 from fencepost.errors import FencepostError
 from fencepost.insight.audit import audit
+from fencepost.insight.audit.shapes import report_shape
 from fencepost.insight.views.overview import overview
 from fencepost.model import FireRecord, State
 from fencepost.store.base import FireQuery

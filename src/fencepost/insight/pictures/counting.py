@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from fencepost.insight.pages import BATCH, INSTANT
 from fencepost.insight.pictures.window import floor
+from fencepost.insight.visible import Sees
 from fencepost.model import FireRecord
 from fencepost.store.base import FireQuery, Store
-
-Sees = Callable[[str], bool]
 
 MOST_COUNTED = 10_000
 """Rows of the ledger that are counted for one answer."""

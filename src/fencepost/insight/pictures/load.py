@@ -9,9 +9,9 @@ from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 from fencepost.insight.pages import INSTANT
-from fencepost.insight.pictures.counting import Sees
 from fencepost.insight.pictures.window import floor
 from fencepost.insight.views.shapes import calendar
+from fencepost.insight.visible import Sees
 from fencepost.model import JobRecord, State
 from fencepost.model.triggers import Trigger
 from fencepost.store.base import FireQuery, Store

@@ -10,10 +10,11 @@ from math import ceil
 from typing import TYPE_CHECKING, Literal
 
 from fencepost.insight.board import Reading
-from fencepost.insight.pictures.counting import Sees, counted
+from fencepost.insight.pictures.counting import counted
 from fencepost.insight.pictures.needs import Need, needs_of
 from fencepost.insight.views.shapes import Shape
 from fencepost.insight.views.words import when
+from fencepost.insight.visible import Sees, visible
 from fencepost.model import FireRecord, State
 from fencepost.store.base import FireQuery, Store
 
@@ -68,9 +69,7 @@ async def overview(
     reader: Reader, store: Store, span: timedelta, sees: Sees | None = None, until: datetime | None = None
 ) -> Overview:
     """Of the time until now, or until then."""
-    reading = await reader.recent()
-    if sees is not None:
-        reading = _seen(reading, sees)
+    reading = visible(await reader.recent(), sees)
     begun = reader.steady()
     now = (await store.roster()).now
     took = reader.steady() - begun
@@ -99,11 +98,6 @@ async def overview(
         jobs=dict(reading.jobs_by_state()),
         store_seconds=took,
     )
-
-
-def _seen(reading: Reading, sees: Sees) -> Reading:
-    entries = [entry for entry in reading.entries if sees(entry.id)]
-    return Reading(reading.cluster, entries, reading.more, ())
 
 
 async def _overdue(store: Store, since: datetime, reading: Reading, sees: Sees | None) -> int:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from fencepost.insight.pictures.counting import Sees
 from fencepost.insight.pictures.window import Window
 from fencepost.insight.views.shapes import Shape
+from fencepost.insight.visible import Sees, visible
 from fencepost.model import FireRecord, State
 from fencepost.store.base import FireQuery, Store
 
@@ -72,12 +72,13 @@ class ClusterLanes:
 async def cluster_lanes(
     reader: Reader, store: Store, window: Window, sees: Sees | None = None
 ) -> ClusterLanes:
-    cluster = await reader.cluster()
+    reading = visible(await reader.recent(), sees)
+    cluster = reading.cluster
     query = FireQuery(states=RAN, since=window.since, until=window.past_until, limit=MOST_ROWS)
     rows = await store.find_fires(query)
     since = window.since if len(rows) < MOST_ROWS else rows[-1].due_at
     fires = [fire for fire in rows if sees is None or sees(fire.job_id)]
-    active = [fire for some in cluster.active.values() for fire in some if sees is None or sees(fire.job_id)]
+    active = [fire for some in cluster.active.values() for fire in some]
     by_replica: dict[str, list[Stint]] = {}
     for replica, stint in _stints({fire.key: fire for fire in (*fires, *active)}.values(), window):
         by_replica.setdefault(replica, []).append(stint)

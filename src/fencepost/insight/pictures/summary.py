@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from fencepost.errors import UsageError
-from fencepost.insight.pictures.counting import Sees, counted
+from fencepost.insight.pictures.counting import counted
 from fencepost.insight.pictures.window import floor
+from fencepost.insight.visible import Sees
 from fencepost.store.base import Store
 
 if TYPE_CHECKING:
