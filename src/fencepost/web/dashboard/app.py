@@ -10,13 +10,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fencepost.errors import FencepostError
+from fencepost.store.base import Store
 from fencepost.web.dashboard.forms import form_of
 from fencepost.web.dashboard.page import Page, PageRoute, framed, redirect
 from fencepost.web.dashboard.pages import PAGES
 from fencepost.web.dashboard.pages.find import Found
 from fencepost.web.dashboard.paths import ASSETS, PREFERENCES, SIGN_IN, SIGN_OUT
 from fencepost.web.dashboard.refusals import refusal_page
-from fencepost.web.dashboard.render import KINDS, asset, asset_name
+from fencepost.web.dashboard.render import KINDS, asset, asset_name, warm
 from fencepost.web.dashboard.signing import Signing
 from fencepost.web.dashboard.view import View
 from fencepost.web.endpoint import check_names
@@ -33,6 +34,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 class Dashboard:
     def __init__(self, web: WebApp) -> None:
+        warm()
         self._web = web
         self._signing = Signing(web)
 
@@ -59,12 +61,22 @@ class Dashboard:
         async def answer(request: Request) -> Response:
             view = self._admitted(route, request, "operate" if route.for_operators else "read")
             try:
-                page: Page = await self._web.desk.share(view.shared_as, lambda store: route.show(view, store))
+                return self._framed(request, await self._made(route, view, request), view)
             except Found as found:
                 return redirect(found.address)
-            return self._framed(request, page, view)
 
         return answer
+
+    async def _made(self, route: PageRoute, view: View, request: Request) -> Page:
+        if route.direct is not None:
+            return await route.direct(view, request)
+        show = route.show
+        assert show is not None
+
+        async def made(store: Store) -> Page:
+            return await show(view, store)
+
+        return await self._web.desk.share(view.shared_as, made)
 
     def _acting(self, route: PageRoute) -> Answer:
         async def answer(request: Request) -> Response:

@@ -51,6 +51,7 @@ class Page:
 
 
 Show = Callable[[View, Store], Awaitable[Page]]
+Direct = Callable[[View, Request], Awaitable[Page]]
 Form = Mapping[str, list[str]]
 Act = Callable[[View, Request, Form], Awaitable[str | Page]]
 """Gives the address to go to, or a page that says what is wrong."""
@@ -59,7 +60,10 @@ Act = Callable[[View, Request, Form], Awaitable[str | Page]]
 @dataclass(frozen=True)
 class PageRoute:
     path: str
-    show: Show
+    show: Show | None = None
+    """Made on the reading thread, once for all who ask for the same."""
+    direct: Direct | None = None
+    """Instead: made for each request, on the server's loop."""
     act: Act | None = None
     """What a form that is sent here does. Takes the role `operate`."""
     for_operators: bool = False

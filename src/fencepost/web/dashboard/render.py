@@ -36,6 +36,13 @@ def environment() -> Environment:
     return made
 
 
+@cache
+def warm() -> None:
+    """Compile all templates now: later it would keep heartbeats waiting."""
+    for name in environment().list_templates():
+        environment().get_template(name)
+
+
 def rendered(template: str, view: View, now: datetime | None, **values: Any) -> Markup:
     """`now`: by the store's clock; the texts of times count from it."""
     tools = {

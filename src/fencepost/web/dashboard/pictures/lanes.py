@@ -1,0 +1,60 @@
+"""The cluster over time: a lane for each replica with its runs, and a ribbon of who led."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import tzinfo
+
+from markupsafe import Markup
+
+from fencepost.insight.pictures.replicas import ReplicaLane, Term
+from fencepost.insight.pictures.window import Window
+from fencepost.web.dashboard.pictures.axis import grid, now_line, share
+from fencepost.web.dashboard.pictures.svg import element, percent, picture, titled
+from fencepost.web.dashboard.pictures.timeline import HIGH, MIDDLE, THINNEST
+from fencepost.web.dashboard.render import length_of
+
+RIBBON = 24
+SHADES = 5
+
+
+def replica_picture(lane: ReplicaLane, window: Window, tz: tzinfo, fire: Callable[[str], str]) -> Markup:
+    parts = [grid(window.since, window.until, tz, HIGH)]
+    for stint in lane.stints:
+        begin = max(0.0, share(stint.started_at, window.since, window.until))
+        end = min(1.0, share(stint.finished_at or window.now, window.since, window.until))
+        state = stint.outcome if stint.outcome in ("succeeded", "failed", "lost", "running", "cancelled") else "waiting"
+        high = 20 if state in ("failed", "lost") else 12
+        box = element(
+            "rect",
+            x=percent(begin),
+            width=percent(max(end - begin, THINNEST)),
+            y=MIDDLE - high / 2,
+            height=high,
+            class_=f"bar-{state} f-{state}" + (" pulse" if state == "running" else ""),
+        )
+        took = f", took {length_of(stint.finished_at - stint.started_at)}" if stint.finished_at else ""
+        told = f"{stint.key}: {stint.outcome}, token {stint.token}{took}"
+        told = f"{stint.count} runs, among them {told}" if stint.count > 1 else told
+        parts.append(titled(told, element("a", box, href=fire(stint.key), tabindex=-1)))
+    parts.append(now_line(window.since, window.until, window.now, HIGH))
+    runs = sum(stint.count for stint in lane.stints)
+    return picture(parts, HIGH, f"{lane.replica}: {runs} runs")
+
+
+def term_ribbon(terms: Sequence[Term], window: Window, tz: tzinfo) -> Markup:
+    replicas = list(dict.fromkeys(term.replica for term in terms))
+    parts = [grid(window.since, window.until, tz, RIBBON)]
+    for term in terms:
+        begin = max(0.0, share(term.since, window.since, window.until))
+        end = min(1.0, share(term.until or max(window.now, term.since), window.since, window.until))
+        if end <= 0 or begin >= 1:
+            continue
+        shade = replicas.index(term.replica) % SHADES
+        size = {"x": percent(begin), "width": percent(max(end - begin - 0.001, THINNEST)), "y": 4, "height": 16}
+        box = element("rect", **size, rx=2, class_=f"shade{shade}")
+        if end - begin > 0.05:
+            box += element("text", f"term {term.number}", x=percent(begin + 0.005), y=16, class_="on")
+        parts.append(titled(f"term {term.number}: {term.replica}", box))
+    parts.append(now_line(window.since, window.until, window.now, RIBBON))
+    return picture(parts, RIBBON, ", ".join(f"term {term.number}: {term.replica}" for term in terms) or "no term is on record")
