@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fencepost.errors import FencepostError
+from fencepost.insight.views.words import shown_in
 from fencepost.store.base import Store
 from fencepost.web.dashboard.forms import form_of
 from fencepost.web.dashboard.page import Page, PageRoute, framed, redirect
@@ -74,6 +75,7 @@ class Dashboard:
         assert show is not None
 
         async def made(store: Store) -> Page:
+            shown_in.set(view.zones.of())  # of sentences; this is a task of its own
             return await show(view, store)
 
         return await self._web.desk.share(view.shared_as, made)

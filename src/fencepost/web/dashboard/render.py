@@ -31,7 +31,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {"length": length_of, "json": as_json, "count": counted, "count_of": len, "late": lateness}
+    made.filters |= {"length": length_of, "json": as_json, "count": counted, "count_of": len, "code": with_code, "late": lateness}
     made.globals |= {"icon": icon, "asset": asset_name, "plural": plural}
     return made
 
@@ -53,9 +53,12 @@ def rendered(template: str, view: View, now: datetime | None, **values: Any) -> 
         "fire_link": view.fire,
         "now": now,
         "time": lambda moment, job_zone=None: time_tag(view, moment, now, job_zone),
+        "ago": lambda moment, job_zone=None: time_tag(view, moment, now, job_zone, past=True),
         "at": lambda moment, job_zone=None: at_tag(view, moment, job_zone),
     }
-    return Markup(environment().get_template(template).render(**tools, **values))
+    body = environment().get_template(template).render(**tools, **values)
+    clock = Markup('<span hidden data-now="{}"></span>').format(now.isoformat()) if now is not None else ""
+    return Markup(body) + clock
 
 
 @cache
@@ -76,14 +79,22 @@ def moment_of(value: datetime | str | None) -> datetime | None:
 
 
 def time_tag(
-    view: View, value: datetime | str | None, now: datetime | None, job_zone: str | None = None
+    view: View,
+    value: datetime | str | None,
+    now: datetime | None,
+    job_zone: str | None = None,
+    past: bool = False,
 ) -> Markup:
-    """How far it is, with the time itself for those who point at it. The script counts on."""
+    """How far it is, with the time itself for those who point at it. The script counts on. `past`: what has been read
+    after `now` was is not ahead of it."""
     moment = moment_of(value)
     if moment is None:
         return Markup("")
-    text = roughly(moment, now) if now is not None else view.zones.text(moment, job_zone)
-    counting = Markup(" data-ago") if now is not None else ""
+    if now is None:
+        text, counting = view.zones.text(moment, job_zone), Markup("")
+    else:
+        text = "now" if not past and moment <= now else roughly(min(moment, now) if past else moment, now)
+        counting = Markup(" data-ago") if past else Markup(" data-in")
     return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(
         moment.isoformat(), view.zones.text(moment, job_zone), counting, text
     )
@@ -121,6 +132,15 @@ def lateness(seconds: float | None) -> str:
 def as_json(value: Any) -> str:
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
     return text if len(text) <= LONGEST_JSON else f"{text[:LONGEST_JSON]}\n… {len(text):,} characters in all"
+
+
+def with_code(text: str) -> Markup:
+    """What stands between backticks, as code."""
+    parts = [
+        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
+        for place, part in enumerate(text.split("`"))
+    ]
+    return Markup("").join(parts)
 
 
 def counted(number: int) -> str:

@@ -53,5 +53,6 @@ async def doctor(view: View, request: Request) -> Page:
     order = {"problem": 0, "warning": 1, "ok": 2}
     for findings in sections.values():
         findings.sort(key=lambda finding: order.get(finding["level"], 3))
-    main = rendered("doctor.html", view, None, found=found, sections=sections)
+    worst = sorted(sections.items(), key=lambda section: order.get(section[1][0]["level"], 3))
+    main = rendered("doctor.html", view, None, found=found, sections=dict(worst))
     return Page("Doctor", main, "Doctor")

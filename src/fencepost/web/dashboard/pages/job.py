@@ -30,6 +30,8 @@ from fencepost.web.endpoint import no_job
 RECENT = 12
 POINTS = 120
 HISTORY = 50
+PLAIN = ("idle", "running", "waiting", "queued")
+"""States that say all there is to say."""
 DONE = {"paused": "The job is paused.", "resumed": "The job is resumed."}
 
 
@@ -62,7 +64,7 @@ async def show(view: View, store: Store) -> Page:
         now,
         job=entry.shape,
         words=schedule_in_words(record.job.trigger),
-        standing=[described(state, entry.shape) for state in entry.states if state != "idle"],
+        standing=[described(state, entry.shape) for state in entry.states if state not in PLAIN],
         zone=zone,
         answer=await asked(view, store, id),
         coming=coming(record, known, now) if known else [],

@@ -96,7 +96,9 @@ def _bar(phase: Phase, begin: float, wide: float, top: int, shade: int) -> Marku
     told = length_of(phase.seconds) + (" so far" if phase.outcome == "running" else "")
     told += " · blocks users" if phase.blocking else ""
     told += f" · {phase.outcome}" if phase.outcome not in ("done", "running") else ""
-    if begin + wide > 0.75:
+    if wide > 0.2:
+        drawn += element("text", told, x=percent(begin + 0.008), y=top + 16, class_="on")
+    elif begin + wide > 0.75:
         drawn += element("text", told, x=percent(begin - 0.006), y=top + 16, text_anchor="end")
     else:
         drawn += element("text", told, x=percent(begin + wide + 0.006), y=top + 16)

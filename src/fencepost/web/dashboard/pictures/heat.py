@@ -54,9 +54,16 @@ def level(count: int, most: int) -> int:
     return 0 if not count or not most else min(4, 1 + (count * 4 - 1) // most)
 
 
+def contrast(count: int, least: int, most: int) -> int:
+    """0 to 4, by where it lies between the quietest and the busiest; where those hardly differ all are alike."""
+    if not count:
+        return 0
+    return 2 if most < 1.2 * least else 1 + min(3, 4 * (count - least) // max(1, most - least))
+
+
 def week_map(cells: Mapping[tuple[int, int], int], name: str, kind: str) -> Markup:
     """Hours across, weekdays down: numbers by (weekday, hour)."""
-    most = max(cells.values(), default=0)
+    most, least = max(cells.values(), default=0), min(cells.values(), default=0)
     days = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
     parts = [
         element("text", f"{hour:02}", x=f"{4 + hour * 4}%", y=11) for hour in range(0, 24, 3)
@@ -67,7 +74,7 @@ def week_map(cells: Mapping[tuple[int, int], int], name: str, kind: str) -> Mark
         for hour in range(24):
             count = cells.get((row, hour), 0)
             size = {"x": f"{4 + hour * 4}%", "y": top, "width": "3.8%", "height": 19, "rx": 2}
-            shade = level(count, most)
+            shade = contrast(count, least, most)
             drawn = element("rect", **size, class_=f"{kind}{shade}" if shade else "heat0")
             if count:
                 drawn += element(

@@ -27,7 +27,7 @@ def picture(parts: Iterable[Markup], height: float, label: str, width: str = "10
     return element(
         "svg",
         joined(parts),
-        class_="picture",
+        class_="picture" if width == "100%" else "picture fixed",
         role="img",
         aria_label=label,
         width=width,
