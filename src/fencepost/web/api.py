@@ -37,7 +37,6 @@ from fencepost.web.problems import Problem
 from fencepost.web.sse import EventStream
 from fencepost.web.visible import seen
 
-
 # --- looking ------------------------------------------------------------------------------------------
 
 

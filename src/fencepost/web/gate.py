@@ -157,7 +157,9 @@ def check_origin(request: Request, host: str) -> None:
     media_type = kind.partition(";")[0].strip().lower()
     if media_type == paths.WEB_FORM and paths.is_page(path_of(request.scope)):
         if origin is None and "sec-fetch-site" not in request.headers:
-            raise Problem(403, "the browser does not say which site this form is of; use the API from programs")
+            raise Problem(
+                403, "the browser does not say which site this form is of; use the API from programs"
+            )
     elif media_type != "application/json":
         raise Problem(415, "send application/json")
 

@@ -1,7 +1,7 @@
 """Sign-ins of the dashboard: a cookie that says which token was given, until when it holds, and a signature.
 
-The server keeps nothing. A cookie names its token by a fingerprint, so it ends with the token: one that was taken out of
-the file of tokens, or replaced, signs nobody in any more. See `docs/decisions/0044-dashboard-sign-in.md`.
+The server keeps nothing. A cookie names its token by a fingerprint, so it ends with the token: one that was taken out
+of the file of tokens, or replaced, signs nobody in any more. See `docs/decisions/0044-dashboard-sign-in.md`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from datetime import UTC, datetime
@@ -11,8 +12,10 @@ from typing import Any
 from fencepost import Fire, Pipeline, Retry, Scheduler, at, cron, every
 from fencepost.pipeline import PipelineRun
 
-scheduler = Scheduler(**({} if os.environ.get("FENCEPOST_HEARTBEAT") else {"heartbeat": 1, "leader_ttl": 3, "run_ttl": 3}))
+scheduler = Scheduler(heartbeat=1, leader_ttl=3, run_ttl=3)
 NASTY = "<script>document.title='broken'</script><img src=x onerror=alert(1)>"
+log = logging.getLogger("many")
+log.setLevel("INFO")
 TEAMS = ("billing", "search", "mail", "warehouse", "catalog")
 
 
@@ -28,7 +31,7 @@ async def broken() -> None:
 
 @scheduler.job(every(seconds=6), id="flaky", retry=Retry(attempts=3, first=1))
 async def flaky(fire: Fire) -> None:
-    print(f"attempt {fire.attempt} of {fire.key}")
+    log.info(f"attempt {fire.attempt} of {fire.key}")
     await asyncio.sleep(0.2)
     if fire.attempt == 1:
         raise ConnectionError("the other side did not answer")
@@ -58,9 +61,11 @@ async def housekeeping() -> None: ...
 async def mailing() -> None: ...
 
 
-@scheduler.job(cron("30 2 * * *", tz="Europe/Zurich"), id="report", args={"region": "ch", "days": 7, "dry": False})
+@scheduler.job(
+    cron("30 2 * * *", tz="Europe/Zurich"), id="report", args={"region": "ch", "days": 7, "dry": False}
+)
 async def report(region: str, days: int, dry: bool = False, filters: dict[str, Any] | None = None) -> None:
-    print(f"reporting on {region} for {days} days, dry={dry}, filters={filters}")
+    log.info(f"reporting on {region} for {days} days, dry={dry}, filters={filters}")
 
 
 @scheduler.job(at(datetime(2100, 1, 1, tzinfo=UTC)), id="far")
@@ -70,7 +75,7 @@ async def far() -> None: ...
 @scheduler.task(id="manual")
 async def manual(name: str = "world") -> str:
     """Never run by itself."""
-    print(f"hello {name}")
+    log.info(f"hello {name}")
     return f"hello {name}"
 
 
@@ -99,7 +104,7 @@ async def match(run: PipelineRun) -> None:
 async def import_(run: PipelineRun) -> None:
     for number in range(40):
         run.report(done=number, total=40)
-        print(f"{number * 100} stops imported")
+        log.info(f"{number * 100} stops imported")
         await asyncio.sleep(float(os.environ.get("MANY_IMPORT", "4")) / 40)
 
 

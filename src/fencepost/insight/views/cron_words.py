@@ -14,9 +14,20 @@ from fencepost.model.triggers import Cron, Trigger, describe_bounds
 LONGEST: Final = 200
 MOST_TIMES: Final = 4
 DAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-MONTHS: Final = (
-    "January February March April May June July August September October November December".split()
-)
+MONTHS: Final = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
 SHORT_DAYS: Final = {day[:3].upper(): number for number, day in enumerate(DAYS[:7])}
 SHORT_MONTHS: Final = {month[:3].upper(): number for number, month in enumerate(MONTHS, start=1)}
 _PART = re.compile(r"(\d{1,2})(?:-(\d{1,2}))?")
@@ -57,7 +68,9 @@ def _times(minute: str, hour: str) -> str | None:
     if minutes is None or len(minutes) > MOST_TIMES:
         return _within_hours(minute, hour)
     if hour == "*":
-        return "every hour" if minutes == [0] else f"every hour at {_and([f':{each:02}' for each in minutes])}"
+        return (
+            "every hour" if minutes == [0] else f"every hour at {_and([f':{each:02}' for each in minutes])}"
+        )
     if step := _step(hour, 24):
         return f"every {step} hours at {_and([f':{each:02}' for each in minutes])}"
     if hours is None or len(hours) * len(minutes) > MOST_TIMES:
@@ -73,7 +86,9 @@ def _within_hours(minute: str, hour: str) -> str | None:
     step, minutes = _step(minute, 60), _numbers(minute, 59)
     often = "every minute" if minute == "*" else f"every {step} minutes" if step else None
     if often is None and minutes is not None and len(minutes) <= MOST_TIMES:
-        often = "every hour" if minutes == [0] else f"every hour at {_and([f':{each:02}' for each in minutes])}"
+        often = (
+            "every hour" if minutes == [0] else f"every hour at {_and([f':{each:02}' for each in minutes])}"
+        )
     return often and f"{often} from {int(found[1]):02}:00 to {int(found[2] or found[1]):02}:59"
 
 
@@ -81,7 +96,7 @@ def _days(day: str, month: str, weekday: str) -> str | None:
     """Empty: every day. Cron joins a day of the month and a weekday by "or", which is better left as it is written."""
     if day != "*" and weekday != "*":
         return None
-    words = ""
+    words: str | None = ""
     if weekday != "*":
         named = _named(weekday, SHORT_DAYS, DAYS, 7)
         words = named if named is None else f" {named}"
@@ -104,7 +119,13 @@ def _named(
 ) -> str | None:
     plain = re.sub(r"[A-Za-z]{3}", lambda found: str(short.get(found[0].upper(), 99)), text)
     found = re.fullmatch(r"(\d{1,2})-(\d{1,2})", plain)
-    if found and int(found[1]) <= most and int(found[2]) <= most and names[int(found[1])] and names[int(found[2])]:
+    if (
+        found
+        and int(found[1]) <= most
+        and int(found[2]) <= most
+        and names[int(found[1])]
+        and names[int(found[2])]
+    ):
         return f"from {names[int(found[1])]} to {names[int(found[2])]}"
     numbers = _numbers(plain, most)
     if numbers is None or len(numbers) > MOST_TIMES or not all(names[each] for each in numbers):

@@ -75,20 +75,24 @@ def framed(request: Request, page: Page, view: View | None = None, *, can_sign_o
         return HTMLResponse(page.main, page.status, headers=HEADERS)
     caller = request.scope.get(CALLER)
     zones = view.zones if view is not None else Zones()
-    text = environment().get_template("frame.html").render(
-        page=page,
-        root=root_of(request),
-        link=view.link if view is not None else lambda path: f"{root_of(request)}{path}",
-        navigation=NAVIGATION if caller is not None else (),
-        caller=caller,
-        can_sign_out=can_sign_out,
-        theme=preference(request, "theme", THEMES),
-        themes=THEMES,
-        live=preference(request, "live", ("on", "off")),
-        zones=zones,
-        zone_names=list(dict.fromkeys(["UTC", zones.name, OF_THE_JOB])),
-        kept=[(name, each) for name, values in (view.query if view else {}).items() for each in values],
-        here=address(request),
+    text = (
+        environment()
+        .get_template("frame.html")
+        .render(
+            page=page,
+            root=root_of(request),
+            link=view.link if view is not None else lambda path: f"{root_of(request)}{path}",
+            navigation=NAVIGATION if caller is not None else (),
+            caller=caller,
+            can_sign_out=can_sign_out,
+            theme=preference(request, "theme", THEMES),
+            themes=THEMES,
+            live=preference(request, "live", ("on", "off")),
+            zones=zones,
+            zone_names=list(dict.fromkeys(["UTC", zones.name, OF_THE_JOB])),
+            kept=[(name, each) for name, values in (view.query if view else {}).items() for each in values],
+            here=address(request),
+        )
     )
     return HTMLResponse(text, page.status, headers=HEADERS)
 

@@ -31,7 +31,14 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {"length": length_of, "json": as_json, "count": counted, "count_of": len, "code": with_code, "late": lateness}
+    made.filters |= {
+        "length": length_of,
+        "json": as_json,
+        "count": counted,
+        "count_of": len,
+        "code": with_code,
+        "late": lateness,
+    }
     made.globals |= {"icon": icon, "asset": asset_name, "plural": plural}
     return made
 

@@ -123,6 +123,8 @@ def _value(field: Field, text: str) -> Any:
 def parsed(text: str, name: str) -> Any:
     try:
         return json.loads(text, parse_constant=lambda constant: _refuse(name, constant))
+    except UsageError:
+        raise
     except (ValueError, RecursionError):
         raise UsageError(f'{name}: {text[:60]!r} is no JSON; write text as "text"') from None
 

@@ -26,7 +26,7 @@ class Zones:
             return cls(OF_THE_JOB)
         try:
             return cls(zone(text).key) if 0 < len(text) <= LONGEST_NAME else cls()
-        except ConfigurationError:
+        except (ConfigurationError, KeyError, ValueError, OSError):  # what zoneinfo says to odd names
             return cls()
 
     @property

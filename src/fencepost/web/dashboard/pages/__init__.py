@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from fencepost.web.dashboard.page import PageRoute
-from fencepost.web.dashboard.pages import acting, bulk, checks, cluster, find, fire, fires, job, jobs, load, overview
+from fencepost.web.dashboard.pages import (
+    acting,
+    bulk,
+    checks,
+    cluster,
+    find,
+    fire,
+    fires,
+    job,
+    jobs,
+    load,
+    overview,
+)
 
 PAGES: tuple[PageRoute, ...] = (
     PageRoute("/", overview.show),

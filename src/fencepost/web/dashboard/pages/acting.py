@@ -129,7 +129,9 @@ async def _fire_form(view: View, store: Store, what: str) -> Page:
     fire = found[0]
     now = (await view.web.scheduler.reader.cluster()).now
     again = fire.state is State.SUCCEEDED
-    main = rendered(f"{what.lower()}.html", view, now, fire=fire_shape(fire), final=fire.state.final, again=again)
+    main = rendered(
+        f"{what.lower()}.html", view, now, fire=fire_shape(fire), final=fire.state.final, again=again
+    )
     return Page(f"{what} {key}", main, "Fires")
 
 

@@ -38,8 +38,12 @@ async def show(view: View, store: Store) -> Page:
 
 def confirm(view: View, do: str, given: Form, wrong: str = "") -> Page:
     names = chosen(view, do, given)
-    main = rendered("bulk.html", view, None, do=do, verb=VERBS[do], names=names, fires=do in OF_FIRES, wrong=wrong)
-    return Page(f"{VERBS[do]} {len(names)}", main, "Fires" if do in OF_FIRES else "Jobs", 422 if wrong else 200)
+    main = rendered(
+        "bulk.html", view, None, do=do, verb=VERBS[do], names=names, fires=do in OF_FIRES, wrong=wrong
+    )
+    return Page(
+        f"{VERBS[do]} {len(names)}", main, "Fires" if do in OF_FIRES else "Jobs", 422 if wrong else 200
+    )
 
 
 async def act(view: View, request: Request, form: Form) -> Page:
@@ -81,11 +85,19 @@ def _body(do: str, form: Form) -> Any:
 
 
 async def _one(view: View, request: Request, do: str, name: str, body: Any) -> Outcome:
-    endpoints = {"run": api.trigger, "pause": api.pause, "resume": api.resume, "retry": api.retry, "cancel": api.cancel}
+    endpoints = {
+        "run": api.trigger,
+        "pause": api.pause,
+        "resume": api.resume,
+        "retry": api.retry,
+        "cancel": api.cancel,
+    }
     names = {"key": name} if do in OF_FIRES else {"id": name}
     address = view.fire(name) if do in OF_FIRES else view.job(name)
     try:
-        reply = await acting.act(view, request, "trigger" if do == "run" else do, endpoints[do], body, **names)
+        reply = await acting.act(
+            view, request, "trigger" if do == "run" else do, endpoints[do], body, **names
+        )
     except (Problem, FencepostError) as error:
         return Outcome(name, address, problem_of(error).detail, False)
     if "key" in reply:

@@ -1,5 +1,5 @@
-"""Audit and doctor: run when asked, with what they find and what mends it. Made on the server's loop: an audit goes on in
-the background, and a page tells how far it is."""
+"""Audit and doctor: run when asked, with what they find and what mends it. Made on the server's loop: an audit goes
+on in the background, and a page tells how far it is."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ async def audit(view: View, request: Request) -> Page:
     asked = {name: view.asked(name) for name in ("since", "until", "job")}
     found = None
     if "run" in view.query or any(asked.values()):
-        given = [asked[name] or None for name in ("since", "until", "job")]
-        found = await view.web.audits.answer(view.caller, *given)
+        since, until, job = (asked[name] or None for name in ("since", "until", "job"))
+        found = await view.web.audits.answer(view.caller, since, until, job)
     report = found["report"] if found else None
     main = rendered(
         "audit.html",
@@ -38,7 +38,9 @@ async def audit(view: View, request: Request) -> Page:
         asked=asked,
         found=found,
         report=report,
-        findings=[(kind, told, report[kind][:MOST], report["found"].get(kind, 0)) for kind, told in KINDS.items()]
+        findings=[
+            (kind, told, report[kind][:MOST], report["found"].get(kind, 0)) for kind, told in KINDS.items()
+        ]
         if report
         else [],
     )

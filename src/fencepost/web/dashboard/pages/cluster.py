@@ -33,7 +33,9 @@ async def show(view: View, store: Store) -> Page:
         now,
         shows=shows,
         spans=SPANS,
-        rows=[(lane, _facts(lane.shape), replica_picture(lane, window, tz, view.fire)) for lane in found.lanes],
+        rows=[
+            (lane, _facts(lane.shape), replica_picture(lane, window, tz, view.fire)) for lane in found.lanes
+        ],
         terms=list(reversed(found.terms)),
         ribbon=term_ribbon(found.terms, window, tz),
         axis=element("svg", axis(window.since, window.until, now, tz), width="100%", height=16),

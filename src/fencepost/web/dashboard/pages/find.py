@@ -24,7 +24,11 @@ class Found(Exception):
 async def show(view: View, store: Store) -> Page:
     q = view.asked("q")
     name, _, at = q.partition(" ")
-    if re.fullmatch(KEY, q) and view.caller.sees(re.split("[@!]", q)[0]) and await store.find_fires(FireQuery(key=q)):
+    if (
+        re.fullmatch(KEY, q)
+        and view.caller.sees(re.split("[@!]", q)[0])
+        and await store.find_fires(FireQuery(key=q))
+    ):
         raise Found(view.fire(q))
     if re.fullmatch(ID, name) and view.caller.sees(name) and await store.jobs([name]):
         raise Found(view.job(name, at=at.strip()))
@@ -32,5 +36,5 @@ async def show(view: View, store: Store) -> Page:
     ids = [record.id for record in records if view.caller.sees(record.id)]
     if len(ids) == 1:
         raise Found(view.job(ids[0], at=at.strip()))
-    main = rendered("find.html", view, None, q=q, ids=ids[:MOST], more=len(ids) > MOST, at=at.strip())
+    main = rendered("find.html", view, None, q=q, ids=ids[:MOST], more=len(ids) > MOST, asked_at=at.strip())
     return Page(f"Find {q}" if q else "Find", main, "")

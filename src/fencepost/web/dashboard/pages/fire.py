@@ -51,7 +51,9 @@ async def show(view: View, store: Store) -> Page:
     records, history = await store.jobs([job_id]), await store.history(job_id)
     record = records[0] if records else None
     others = await store.find_fires(FireQuery(key=fire.refers_to)) if fire.refers_to else ()
-    sentence = of_fire(Scene(cluster.roster, record, history), fire, others[0] if others else None, fire.due_at)
+    sentence = of_fire(
+        Scene(cluster.roster, record, history), fire, others[0] if others else None, fire.due_at
+    )
     phases = phases_of(fire, now, blocking_phases(view, job_id))
     shape = whole_fire_shape(fire)
     main = rendered(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from fencepost.errors import UsageError
-from fencepost.insight.pages import INSTANT, page_of_fires
+from fencepost.insight.pages import INSTANT, Cursor, page_of_fires
 from fencepost.insight.views.shapes import fire_shape
 from fencepost.insight.views.times import ago
 from fencepost.model import FireRecord, State
@@ -55,7 +56,8 @@ async def show(view: View, store: Store) -> Page:
         return view.caller.sees(fire.job_id) and (not replica or fire.replica == replica)
 
     if job and not view.caller.sees(job):
-        found, next = (), None
+        found: Sequence[FireRecord] = ()
+        next: Cursor | None = None
     else:
         found, next = await page_of_fires(store, query, window.skip, wanted if hidden or replica else None)
     main = rendered(

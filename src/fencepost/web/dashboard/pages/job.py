@@ -70,7 +70,9 @@ async def show(view: View, store: Store) -> Page:
         coming=coming(record, known, now) if known else [],
         change=around_change(record, known, now) if known else None,
         trend=found,
-        trend_picture=trend_picture(found, tz, record.job.misfire_after.total_seconds()) if found.points else "",
+        trend_picture=trend_picture(found, tz, record.job.misfire_after.total_seconds())
+        if found.points
+        else "",
         days=days,
         calendar=calendar_picture(days.days) if any(day.states for day in days.days) else "",
         fires=await recent(store, id, now),
@@ -109,7 +111,10 @@ def definition(record: JobRecord, entry: Entry, trigger: Trigger | None) -> list
         ("if it is late", f"misfire: {job.misfire}, after {job.misfire_after.total_seconds():g} s"),
         ("if it fails", _retry(shape["retry"])),
         ("time limit", f"{job.timeout.total_seconds():g} s" if job.timeout else "none"),
-        ("after a crash", f"{job.after_crash}" + (f", {job.crash_attempts} attempts" if job.after_crash == "rerun" else "")),
+        (
+            "after a crash",
+            f"{job.after_crash}" + (f", {job.crash_attempts} attempts" if job.after_crash == "rerun" else ""),
+        ),
         ("runs on", "the leader" if job.execute_on == "leader" else f"{job.execute_on} replica"),
         ("made by", "code" if record.source == "code" else "hand, over the API"),
         ("origin", origin),

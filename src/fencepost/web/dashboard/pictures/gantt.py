@@ -61,7 +61,14 @@ def _passed(
     replica = replicas.get(attempt) or fire.replica or ""
     seconds = float(each.get("seconds") or 0.0)
     return Phase(
-        each["name"], each["outcome"], since, seconds, attempt, replica, each["name"] in blocking, each.get("error")
+        each["name"],
+        each["outcome"],
+        since,
+        seconds,
+        attempt,
+        replica,
+        each["name"] in blocking,
+        each.get("error"),
     )
 
 
@@ -72,7 +79,9 @@ def gantt(phases: Sequence[Phase]) -> Markup:
     since = min(phase.since for phase in timed if phase.since)
     until = max(phase.until for phase in timed if phase.until)
     span = max((until - since).total_seconds(), 0.001)
-    shades = {name: number % SHADES for number, name in enumerate(dict.fromkeys(each.replica for each in timed))}
+    shades = {
+        name: number % SHADES for number, name in enumerate(dict.fromkeys(each.replica for each in timed))
+    }
     parts = []
     for row, phase in enumerate(phases):
         top = row * ROW

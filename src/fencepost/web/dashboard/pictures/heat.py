@@ -65,9 +65,7 @@ def week_map(cells: Mapping[tuple[int, int], int], name: str, kind: str) -> Mark
     """Hours across, weekdays down: numbers by (weekday, hour)."""
     most, least = max(cells.values(), default=0), min(cells.values(), default=0)
     days = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-    parts = [
-        element("text", f"{hour:02}", x=f"{4 + hour * 4}%", y=11) for hour in range(0, 24, 3)
-    ]
+    parts = [element("text", f"{hour:02}", x=f"{4 + hour * 4}%", y=11) for hour in range(0, 24, 3)]
     for row, day in enumerate(days):
         top = 18 + row * 22
         parts.append(element("text", day, x=0, y=top + 13))

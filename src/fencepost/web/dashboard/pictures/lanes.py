@@ -23,7 +23,11 @@ def replica_picture(lane: ReplicaLane, window: Window, tz: tzinfo, fire: Callabl
     for stint in lane.stints:
         begin = max(0.0, share(stint.started_at, window.since, window.until))
         end = min(1.0, share(stint.finished_at or window.now, window.since, window.until))
-        state = stint.outcome if stint.outcome in ("succeeded", "failed", "lost", "running", "cancelled") else "waiting"
+        state = (
+            stint.outcome
+            if stint.outcome in ("succeeded", "failed", "lost", "running", "cancelled")
+            else "waiting"
+        )
         high = 20 if state in ("failed", "lost") else 12
         box = element(
             "rect",
@@ -51,10 +55,19 @@ def term_ribbon(terms: Sequence[Term], window: Window, tz: tzinfo) -> Markup:
         if end <= 0 or begin >= 1:
             continue
         shade = replicas.index(term.replica) % SHADES
-        size = {"x": percent(begin), "width": percent(max(end - begin - 0.001, THINNEST)), "y": 4, "height": 16}
+        size = {
+            "x": percent(begin),
+            "width": percent(max(end - begin - 0.001, THINNEST)),
+            "y": 4,
+            "height": 16,
+        }
         box = element("rect", **size, rx=2, class_=f"shade{shade}")
         if end - begin > 0.05:
             box += element("text", f"term {term.number}", x=percent(begin + 0.005), y=16, class_="on")
         parts.append(titled(f"term {term.number}: {term.replica}", box))
     parts.append(now_line(window.since, window.until, window.now, RIBBON))
-    return picture(parts, RIBBON, ", ".join(f"term {term.number}: {term.replica}" for term in terms) or "no term is on record")
+    return picture(
+        parts,
+        RIBBON,
+        ", ".join(f"term {term.number}: {term.replica}" for term in terms) or "no term is on record",
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from markupsafe import Markup, escape
 
 
-def element(name: str, content: str | Markup = "", **attributes: object) -> Markup:
+def element(name: str, content: str | Markup = "", /, **attributes: object) -> Markup:
     """`class_` is written `class`, other underscores become hyphens; attributes that are None are left out."""
     given = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escape(value)}"'

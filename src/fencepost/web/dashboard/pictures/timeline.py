@@ -92,7 +92,9 @@ def _bar(mark: Mark, window: Window) -> Bar:
         since, until = mark.started_at, mark.finished_at or window.now
         if mark.count > 1:  # a bucket of several: all of it
             since, until = min(since, mark.at), max(until, mark.at + window.width)
-            until = min(until, max(window.now, mark.finished_at or window.now)) if since < window.now else until
+            until = (
+                min(until, max(window.now, mark.finished_at or window.now)) if since < window.now else until
+            )
         due = place(mark.due_at)
         gap = due if place(since) - due > GAP_SHOWN and mark.count == 1 else None
     else:
@@ -107,20 +109,35 @@ def _drawn(bar: Bar) -> Markup:
     if state == "missed":
         return element("circle", cx=percent(bar.begin), cy=MIDDLE, r=4, class_="mark hollow f-missed")
     if state == "cancelled":
-        return _placed(element("rect", x=-4, y=-4, width=8, height=8, class_="mark hollow f-cancelled"), bar.begin)
+        return _placed(
+            element("rect", x=-4, y=-4, width=8, height=8, class_="mark hollow f-cancelled"), bar.begin
+        )
     if state == "skipped":
         return _placed(element("path", d="M-4 0H-1M1 0H4", class_="mark f-skipped"), bar.begin)
     if state in ("waiting", "queued", "pending"):
-        return _placed(element("path", d="M-4-5H4L0 0ZM0 0 4 5H-4Z", class_=f"mark hollow f-{state}"), bar.begin)
+        return _placed(
+            element("path", d="M-4-5H4L0 0ZM0 0 4 5H-4Z", class_=f"mark hollow f-{state}"), bar.begin
+        )
     high = {"failed": 20, "lost": 20}.get(state, 12)
     size = {"x": percent(bar.begin), "width": percent(wide), "y": MIDDLE - high / 2, "height": high}
-    drawn = element("rect", **size, class_=f"bar-{state} f-{state}" + (" pulse" if state == "running" else ""))
+    drawn = element(
+        "rect", **size, class_=f"bar-{state} f-{state}" + (" pulse" if state == "running" else "")
+    )
     if state == "lost":
-        drawn += element("line", x1=percent(bar.begin - 0.004), x2=percent(bar.end + 0.004), y1=MIDDLE, y2=MIDDLE, class_="cutline")
+        drawn += element(
+            "line",
+            x1=percent(bar.begin - 0.004),
+            x2=percent(bar.end + 0.004),
+            y1=MIDDLE,
+            y2=MIDDLE,
+            class_="cutline",
+        )
     if bar.mark.attempt > 1 and bar.count == 1:
         drawn += element("circle", cx=percent(bar.begin), cy=3, r=2, class_="f-missed")
     if bar.gap is not None:
-        drawn += element("line", x1=percent(bar.gap), x2=percent(bar.begin), y1=MIDDLE, y2=MIDDLE, class_="gap")
+        drawn += element(
+            "line", x1=percent(bar.gap), x2=percent(bar.begin), y1=MIDDLE, y2=MIDDLE, class_="gap"
+        )
     return drawn
 
 
@@ -144,7 +161,10 @@ def _placed(shape: Markup, place: float) -> Markup:
 def _tick(tick: Tick, window: Window) -> Markup:
     place = percent(share(tick.due_at, window.since, window.until))
     if tick.paused:
-        return _placed(element("path", d="M-3 0H3", class_="mark f-planned"), share(tick.due_at, window.since, window.until))
+        return _placed(
+            element("path", d="M-3 0H3", class_="mark f-planned"),
+            share(tick.due_at, window.since, window.until),
+        )
     return element("circle", cx=place, cy=MIDDLE, r=3 if not tick.more else 1.8, class_="mark f-planned")
 
 
@@ -176,7 +196,12 @@ def fates_bar(fates: Sequence[tuple[str, int]]) -> Markup:
     for state, count in fates:
         wide = count / total
         box = element(
-            "rect", x=percent(left), y=0, width=percent(max(wide - 0.001, 0.002)), height=12, class_=f"f-{state}"
+            "rect",
+            x=percent(left),
+            y=0,
+            width=percent(max(wide - 0.001, 0.002)),
+            height=12,
+            class_=f"f-{state}",
         )
         parts.append(titled(f"{count} {state}", box))
         left += wide

@@ -63,10 +63,24 @@ def _mark(point: Point, seconds: float, place: float, scale: Scale, name: str) -
     x = percent(place)
     stem = element("line", x1=x, x2=x, y1=number(y), y2=PANEL, class_="grid")
     if point.state == "failed":
-        dot = element("svg", element("path", d="M-3-3l6 6M3-3l-6 6", class_="mark f-failed"), x=x, y=number(y), overflow="visible")
+        dot = element(
+            "svg",
+            element("path", d="M-3-3l6 6M3-3l-6 6", class_="mark f-failed"),
+            x=x,
+            y=number(y),
+            overflow="visible",
+        )
     elif point.state == "lost":
-        dot = element("svg", element("path", d="M0-4l4 4-4 4-4-4Z", class_="mark f-lost"), x=x, y=number(y), overflow="visible")
+        dot = element(
+            "svg",
+            element("path", d="M0-4l4 4-4 4-4-4Z", class_="mark f-lost"),
+            x=x,
+            y=number(y),
+            overflow="visible",
+        )
     else:
         hollow = " mark" if slow else ""
-        dot = element("circle", cx=x, cy=number(y), r=2.5 if not slow else 3.5, class_=f"f-{point.state}{hollow}")
+        dot = element(
+            "circle", cx=x, cy=number(y), r=2.5 if not slow else 3.5, class_=f"f-{point.state}{hollow}"
+        )
     return titled(title, stem + dot)
