@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from fencepost.clock import Moment
 from fencepost.model import (
+    LEADERSHIP,
     Gap,
     Job,
     JobEvent,
@@ -348,7 +349,9 @@ class Calendars(Ledger):
         return tuple(self.events_of(job_id))
 
     def history_since(self, at: Moment, since: datetime) -> tuple[JobEvent, ...]:
-        found = [event for event in self.events_since(since) if event.at >= since]
+        found = [
+            event for event in self.events_since(since) if event.at >= since and event.job_id != LEADERSHIP
+        ]
         found.sort(key=lambda event: (event.at, event.job_id))
         return tuple(found[-MOST_EVENTS:])
 

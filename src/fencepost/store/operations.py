@@ -14,7 +14,19 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from fencepost.clock import Moment
-from fencepost.model import Era, FireRecord, JobRecord, Lease, Reason, ReplicaRecord, State, changed, crashed
+from fencepost.model import (
+    LEADERSHIP,
+    Era,
+    FireRecord,
+    JobEvent,
+    JobRecord,
+    Lease,
+    Reason,
+    ReplicaRecord,
+    State,
+    changed,
+    crashed,
+)
 from fencepost.store.base import (
     Added,
     Beat,
@@ -118,7 +130,7 @@ class Operations(Calendars):
         if targets != known.targets:
             self._adopt(at, targets)
         if beat.draining:
-            self._resign(known.id)
+            self._resign(at, known.id)
         elif beat.campaign is not None:
             self._campaign(at, known.id, beat.heartbeat, beat.campaign)
         return renewed
@@ -129,13 +141,15 @@ class Operations(Calendars):
             term, renewals = lease.term, lease.renewals + 1
         elif lease.holder is None or may_take_over(at, lease, campaign.watched):
             term, renewals = lease.term + 1, 0
+            self.note(JobEvent(LEADERSHIP, at.wall, "led", term, at.wall, by=replica))
         else:
             return
         expires = at.steady + campaign.ttl
         self.leader = Lease(replica, term, renewals, campaign.ttl, heartbeat, expires, lease.era)
 
-    def _resign(self, replica: str) -> None:
+    def _resign(self, at: Moment, replica: str) -> None:
         if self.leader.holder == replica:
+            self.note(JobEvent(LEADERSHIP, at.wall, "resigned", self.leader.term, at.wall, by=replica))
             self.leader = changed(self.leader, holder=None)
             self.hinted = True
 
@@ -145,7 +159,7 @@ class Operations(Calendars):
                 self._crash(at, fire, Reason.DATA_LOSS)  # that it was settled may have been lost
             else:
                 self._update(at, GiveBack(fire.key, fire.token))
-        self._resign(replica)
+        self._resign(at, replica)
         if not self._holds_stuck(replica):
             self.drop_replica(replica)
 

@@ -1,4 +1,4 @@
-"""How many fires had which fate, by bucket."""
+"""How many fires had which fate, by bucket: read one by one, where the store cannot count, or not all may be seen."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from fencepost.insight.pictures.window import floor
 from fencepost.insight.visible import Sees
 from fencepost.model import FireRecord
 from fencepost.store.base import FireQuery, Store
+from fencepost.store.counting import Stretch
 
-MOST_COUNTED = 10_000
+MOST_COUNTED = 5_000
 """Rows of the ledger that are counted for one answer."""
 
 
@@ -29,7 +30,7 @@ class Counted:
         return sum(self.by_bucket.values(), Counter())
 
 
-async def counted(
+async def read_and_counted(
     store: Store,
     since: datetime,
     until: datetime,
@@ -68,10 +69,11 @@ def _count(
 
 
 def spread(
-    fire: FireRecord, since: datetime, until: datetime, width: timedelta
+    fire: FireRecord | Stretch, since: datetime, until: datetime, width: timedelta
 ) -> Iterator[tuple[datetime, int]]:
     """A row may stand for many fires: how many of them are in which bucket, as if they were evenly apart."""
-    length = fire.last_due - fire.due_at
+    last_due = fire.last_due_at or fire.due_at
+    length = last_due - fire.due_at
     if fire.count == 1 or not length:
         if since <= fire.due_at < until:
             yield floor(fire.due_at, width), fire.count
@@ -81,12 +83,12 @@ def spread(
         """Of its fires, those due before that moment."""
         if moment <= fire.due_at:
             return 0
-        if moment > fire.last_due:
+        if moment > last_due:
             return fire.count
         return 1 + int((fire.count - 1) * ((moment - INSTANT - fire.due_at) / length))
 
     at = floor(max(since, fire.due_at), width)
-    end = min(until, fire.last_due + INSTANT)
+    end = min(until, last_due + INSTANT)
     while at < end:
         if number := before(min(at + width, until)) - before(max(at, since)):
             yield at, number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from fencepost.insight.board import Entry
@@ -15,11 +15,13 @@ from fencepost.insight.pictures.window import Window, floor
 from fencepost.insight.views.shapes import late_seconds
 from fencepost.model import FireRecord, State, error_line
 from fencepost.store.base import FireQuery, JobPage, Store
+from fencepost.store.counting import CountsFires
 
 if TYPE_CHECKING:
     from fencepost.insight.reader import Reader
 
 MOST_LANES = 100
+MOST_UNDECIDED = 500
 MOST_FAILURES = 2_000
 """Fires that did not succeed, of all jobs, that are looked through for lanes with more fires than buckets."""
 
@@ -79,6 +81,11 @@ class Lanes:
     """In sampled lanes, what did not succeed is drawn for sure from here on."""
 
 
+MarksKept = dict[tuple[str, timedelta], tuple[Sample, datetime, tuple[Mark, ...]]]
+"""By job and width: of which sample, from when on."""
+MOST_KEPT = 500
+
+
 async def lanes(
     reader: Reader,
     store: Store,
@@ -96,35 +103,66 @@ async def lanes_of(
 ) -> Lanes:
     """Of these jobs, in this order."""
     samples = [await reader.kept.samples.of(store, entry, window) for entry in entries]
+    undecided = await _undecided(store, window)
     failures_since = window.since
     failures: dict[str, list[FireRecord]] = {}
-    if not all(sample.exact for sample in samples):
+    if not isinstance(store, CountsFires) and not all(sample.exact for sample in samples):
         failures, failures_since = await _failures(store, window)
     items = tuple(
-        _lane(entry, sample, failures.get(entry.id, ()), window)
+        _lane(
+            reader.kept.marks,
+            entry,
+            sample,
+            (*undecided.get(entry.id, ()), *failures.get(entry.id, ())),
+            window,
+        )
         for entry, sample in zip(entries, samples, strict=True)
     )
     return Lanes(window, items, next, failures_since)
 
 
+async def _undecided(store: Store, window: Window) -> dict[str, list[FireRecord]]:
+    """By job: fires that are due and not decided."""
+    query = FireQuery(
+        states=(State.PENDING,), since=window.since, until=window.past_until, limit=MOST_UNDECIDED
+    )
+    return _by_job(await store.find_fires(query))
+
+
+def _by_job(fires: Iterable[FireRecord]) -> dict[str, list[FireRecord]]:
+    found: dict[str, list[FireRecord]] = {}
+    for fire in fires:
+        found.setdefault(fire.job_id, []).append(fire)
+    return found
+
+
 async def _failures(store: Store, window: Window) -> tuple[dict[str, list[FireRecord]], datetime]:
     """By job: its fires that did not succeed. The newest, and from when on these are all."""
-    query = FireQuery(states=UNSUCCESSFUL, since=window.since, until=window.past_until, limit=MOST_FAILURES)
-    rows = await store.find_fires(query)
-    found: dict[str, list[FireRecord]] = {}
-    for fire in rows:
-        found.setdefault(fire.job_id, []).append(fire)
-    return found, window.since if len(rows) < MOST_FAILURES else rows[-1].due_at
+    rows = await store.find_fires(
+        FireQuery(states=UNSUCCESSFUL, since=window.since, until=window.past_until, limit=MOST_FAILURES)
+    )
+    return _by_job(rows), window.since if len(rows) < MOST_FAILURES else rows[-1].due_at
 
 
-def _lane(entry: Entry, sample: Sample, failures: Iterable[FireRecord], window: Window) -> Lane:
-    fires = {fire.key: fire for fire in sample.fires}
-    if not sample.exact:
-        fires = {**{fire.key: fire for fire in failures}, **fires}
-    fires |= {fire.key: fire for fire in entry.active if _is_in(fire, window)}
-    marks = marks_of(fires.values(), window, sample.dense_before)
-    record = entry.record
-    planned = () if record is None else ticks_of(record, window)
+def _lane(kept: MarksKept, entry: Entry, sample: Sample, more: Sequence[FireRecord], window: Window) -> Lane:
+    known = kept.get((entry.id, window.width))
+    if (
+        known is not None
+        and known[0] is sample
+        and known[1] == window.since
+        and not entry.active
+        and not more
+    ):
+        marks = known[2]
+    else:
+        fires = {fire.key: fire for fire in (*more, *sample.fires)}
+        fires |= {fire.key: fire for fire in entry.active if _is_in(fire, window)}
+        marks = marks_of(fires.values(), window, sample.dense_before)
+        if len(kept) > MOST_KEPT:
+            kept.clear()
+        if not entry.active and not more:
+            kept[entry.id, window.width] = sample, window.since, marks
+    planned = () if entry.record is None else ticks_of(entry.record, window)
     return Lane(entry.id, entry, marks, planned, sample.exact)
 
 

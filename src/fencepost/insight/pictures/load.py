@@ -9,23 +9,20 @@ from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 from fencepost.insight.pages import INSTANT
+from fencepost.insight.pictures.tallies import HOUR, counted
 from fencepost.insight.pictures.window import floor
 from fencepost.insight.views.shapes import calendar
 from fencepost.insight.visible import Sees
 from fencepost.model import JobRecord, State
-from fencepost.model.triggers import Trigger
-from fencepost.store.base import FireQuery, Store
+from fencepost.model.triggers import Every, Trigger
+from fencepost.store.base import Store
 
 if TYPE_CHECKING:
     from fencepost.insight.reader import Reader
 
 WEEK = timedelta(days=7)
-HOUR = timedelta(hours=1)
 FAILURE_DAYS = timedelta(days=90)
 FAILED = (State.FAILED, State.LOST, State.MISSED)
-MOST_FAILURES = 5_000
-MOST_IN_AN_HOUR = 60
-"""Fires of one job in one hour that are counted one by one. Of more, `count_after` must know the number."""
 BUDGET = 0.05
 """Seconds for which calendars are worked out for one answer; what is left is done for the next ones."""
 
@@ -61,7 +58,7 @@ async def load_map(reader: Reader, store: Store, tz: tzinfo, sees: Sees | None =
     now = reading.now
     records = [e.record for e in reading.entries if e.record is not None and (sees is None or sees(e.id))]
     hours, done, whole = _planned(records, floor(now, HOUR), reader)
-    failures, since = await _failures(store, now, tz, sees)
+    failures, since = await _failures(reader, store, now, tz, sees)
     planned: Counter[tuple[int, int]] = Counter()
     for at, number in hours.items():
         planned[_cell(at, tz)] += number
@@ -86,7 +83,8 @@ def _planned(
         if trigger is not None and trigger.foreign is None:
             triggers[trigger] += 1
             whole += 1
-    for trigger, number in triggers.items():
+    # Intervals are counted at once; what takes longer comes last.
+    for trigger, number in sorted(triggers.items(), key=lambda each: not isinstance(each[0], Every)):
         if reader.steady() - begun > BUDGET and not _is_kept(trigger, begin):
             continue
         for at, fires in _week(trigger, begin):
@@ -120,15 +118,14 @@ def _by_hour(trigger: Trigger, begin: datetime) -> Iterable[tuple[datetime, int]
 
 
 async def _failures(
-    store: Store, now: datetime, tz: tzinfo, sees: Sees | None
+    reader: Reader, store: Store, now: datetime, tz: tzinfo, sees: Sees | None
 ) -> tuple[Counter[tuple[int, int]], datetime]:
     since = now - FAILURE_DAYS
-    rows = await store.find_fires(FireQuery(states=FAILED, since=since, until=now, limit=MOST_FAILURES))
+    counts = await counted(reader, store, since, now + INSTANT, HOUR, sees=sees)
     found: Counter[tuple[int, int]] = Counter()
-    for fire in rows:
-        if sees is None or sees(fire.job_id):
-            found[_cell(fire.due_at, tz)] += fire.count
-    return found, since if len(rows) < MOST_FAILURES else rows[-1].due_at
+    for at, states in counts.by_bucket.items():
+        found[_cell(at, tz)] += sum(states[state.value] for state in FAILED)
+    return found, max(since, counts.since)
 
 
 def _cell(at: datetime, tz: tzinfo) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import chain
+from heapq import nsmallest
 from typing import Literal
 
 from fencepost.insight.audit.job import PATIENCE
@@ -18,6 +18,7 @@ MOST_NEEDS = 50
 FAILING = 1
 LATE = timedelta(seconds=10)
 """A last run that started this much after its due time is worth a line; less if the job's `misfire_after` is less."""
+SHORTEST_LATE = timedelta(seconds=1)
 
 Action = Literal["run", "resume", "pause", "retry", "job", "fire", "cluster", "doctor"]
 
@@ -39,11 +40,26 @@ class Need:
 
 def needs_of(reading: Reading) -> tuple[list[Need], int]:
     """The worst first, and how many more there are."""
-    found = list(chain(_cluster(reading), *(_job(entry, reading) for entry in reading.entries)))
-    found.sort(
-        key=lambda need: (need.level != "problem", _ORDER.index(need.kind), -need.count, need.job_id or "")
-    )
-    return found[:MOST_NEEDS], max(0, len(found) - MOST_NEEDS)
+    found = list(_cluster(reading))
+    for entry in reading.entries:
+        if _may_need(entry, reading):
+            found += _job(entry, reading)
+    worst = nsmallest(MOST_NEEDS, found, key=_rank)
+    return worst, len(found) - len(worst)
+
+
+def _rank(need: Need) -> tuple[bool, int, int, str]:
+    return need.level != "problem", _ORDER.index(need.kind), -need.count, need.job_id or ""
+
+
+def _may_need(entry: Entry, reading: Reading) -> bool:
+    """Most jobs need nothing, which is seen at once."""
+    record = entry.record
+    if record is None or entry.mark is not None or entry.pause is not None or entry.orphaned or entry.rivals:
+        return True
+    run = record.last_run
+    is_late = run is not None and run.started_at - run.due_at > SHORTEST_LATE
+    return record.failures_in_a_row > 0 or is_late or record.behind_at(reading.now - PATIENCE)
 
 
 _ORDER = ("cluster", "unreadable", "behind", "conflict", "failing", "orphaned", "late", "paused")
@@ -66,7 +82,6 @@ def _cluster(reading: Reading) -> Iterator[Need]:
 
 
 def _job(entry: Entry, reading: Reading) -> Iterable[Need]:
-    """Most jobs need nothing: that is seen at once."""
     record, mark = entry.record, entry.mark
     if mark is not None:
         yield Need("problem", "unreadable", f"{entry.id} cannot be read", mark.why, "doctor", entry.id)

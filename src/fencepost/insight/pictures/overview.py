@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import TYPE_CHECKING, Literal
 
-from fencepost.insight.board import Reading
-from fencepost.insight.pictures.counting import counted
+from fencepost.insight.board import Entry, Reading
 from fencepost.insight.pictures.needs import Need, needs_of
+from fencepost.insight.pictures.tallies import counted
 from fencepost.insight.views.shapes import Shape
 from fencepost.insight.views.words import when
 from fencepost.insight.visible import Sees, visible
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 MOST_RUNS = 500
 """The newest runs of a window, of which the lateness is told."""
 RAN = (State.SUCCEEDED, State.FAILED, State.RUNNING)
-MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +74,11 @@ async def overview(
     took = reader.steady() - begun
     end = min(until or now, now) + datetime.resolution
     since = end - span
-    found = await counted(store, since, end, max(span / 100, MINUTE), sees=sees)
+    found = await counted(reader, store, since, end, sees=sees)
+    since = min(since, found.since)
     total = found.total
     overdue = await _overdue(store, since, reading, sees)
-    needs, more = needs_of(reading)
+    needs, more = needs_of(reading) if sees is not None else _kept_needs(reader, reading)
     verdict, sentence = _sentence(total, overdue, max(since, found.since), since)
     return Overview(
         now=now,
@@ -100,20 +100,30 @@ async def overview(
     )
 
 
+def _kept_needs(reader: Reader, reading: Reading) -> tuple[list[Need], int]:
+    """Of one reading once."""
+    known = reader.kept.needs
+    if known is None or known[0] is not reading:
+        known = reader.kept.needs = (reading, *needs_of(reading))
+    return known[1], known[2]
+
+
 async def _overdue(store: Store, since: datetime, reading: Reading, sees: Sees | None) -> int:
     """Fires that nobody has decided although they are past what their job allows."""
     query = FireQuery(
         states=(State.PENDING,), since=since, until=reading.now - timedelta(seconds=10), limit=1_000
     )
-    held = {entry.id for entry in reading.entries if entry.pause or entry.orphaned}
-    limits = {entry.id: entry.record.job.misfire_after for entry in reading.entries if entry.record}
-    return sum(
-        fire.count
-        for fire in await store.find_fires(query)
-        if fire.job_id not in held
-        and (sees is None or sees(fire.job_id))
-        and fire.due_at <= reading.now - limits.get(fire.job_id, timedelta())
-    )
+    late = [fire for fire in await store.find_fires(query) if sees is None or sees(fire.job_id)]
+    if not late:
+        return 0
+    entries = {entry.id: entry for entry in reading.entries}
+    return sum(fire.count for fire in late if _must_be_decided(fire, entries.get(fire.job_id), reading.now))
+
+
+def _must_be_decided(fire: FireRecord, entry: Entry | None, now: datetime) -> bool:
+    if entry is None or entry.record is None or entry.pause or entry.orphaned:
+        return False
+    return fire.due_at <= now - entry.record.job.misfire_after
 
 
 def _sentence(

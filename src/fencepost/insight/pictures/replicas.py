@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from fencepost.insight.pictures.window import Window
 from fencepost.insight.views.shapes import Shape
 from fencepost.insight.visible import Sees, visible
-from fencepost.model import FireRecord, State
+from fencepost.model import LEADERSHIP, FireRecord, JobEvent, State
 from fencepost.store.base import FireQuery, Store
 
 if TYPE_CHECKING:
     from fencepost.insight.reader import Reader
 
-MOST_ROWS = 2_000
+MOST_ROWS = 1_000
 """Fires looked at for one answer."""
 MOST_RUNS = 240
 """Runs drawn in one lane: of more, those that end in the same bucket are joined."""
@@ -53,9 +53,9 @@ class Term:
     number: int
     replica: str
     since: datetime
-    """When it was first known to lead."""
+    """By the store's clock."""
     until: datetime | None
-    """When the next term began; None: it lasts."""
+    """When it resigned, or the next term began; None: it lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +129,26 @@ def _joined(stints: list[Stint], window: Window) -> tuple[Stint, ...]:
     return tuple(found)
 
 
-async def terms(reader: Reader, store: Store, limit: int = 100) -> Sequence[Term]:
-    """Who led when, oldest first; as far as it is known."""
+async def terms(reader: Reader, store: Store) -> Sequence[Term]:
+    """Who led when, oldest first, as long as the ledger is kept. Of a leader from before that was kept, when it
+    joined is the earliest that is known."""
     cluster = await reader.cluster()
+    found = terms_of(await store.history(LEADERSHIP))
     lease = cluster.roster.leader
-    if lease.holder is None:
-        return ()
-    joined = next(
-        (each.joined_at for each in cluster.roster.replicas if each.id == lease.holder), cluster.now
-    )
-    return (Term(lease.term, lease.holder, joined, None),)
+    if lease.holder is not None and (not found or found[-1].number < lease.term):
+        replicas = cluster.roster.replicas
+        joined = next((each.joined_at for each in replicas if each.id == lease.holder), cluster.now)
+        if found and found[-1].until is None:
+            found[-1] = replace(found[-1], until=joined)
+        found.append(Term(lease.term, lease.holder, joined, None))
+    return found
+
+
+def terms_of(events: Sequence[JobEvent]) -> list[Term]:
+    found: list[Term] = []
+    for event in events:
+        if found and found[-1].until is None:
+            found[-1] = replace(found[-1], until=event.at)
+        if event.kind == "led":
+            found.append(Term(event.version, event.by, event.at, None))
+    return found

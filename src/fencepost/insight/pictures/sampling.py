@@ -1,4 +1,4 @@
-"""The fires of one job in a window: all of them where they are few, else some of each bucket.
+"""The final fires of one job in a window: all of them where they are few, else some of each bucket.
 
 A fire each second costs no more than one an hour: where there are many, the reading jumps from bucket to bucket. What
 has been read stays known while the job's record does not change, and settled fires never change.
@@ -6,19 +6,19 @@ has been read stays known while the job's record does not change, and settled fi
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from fencepost.insight.board import Entry
-from fencepost.insight.pages import INSTANT
 from fencepost.insight.pictures.window import Window, floor
-from fencepost.model import FireRecord, JobRecord, changed, error_line
+from fencepost.model import FireRecord, JobRecord, State, changed, error_line
 from fencepost.store.base import FireQuery, Store
+from fencepost.store.counting import CountsFires, SlimQuery
 
 FEW = 250
 """Rows read in the first step."""
-MANY = 1_000
-"""Rows that are read as a whole, if there seem to be no more than that."""
+MOST_BUCKETS = 1_000
 MOST_KEPT = 50_000
 """Fires of all samples that are kept."""
 KEPT_FOR = timedelta(minutes=5)
@@ -28,7 +28,7 @@ KEPT_FOR = timedelta(minutes=5)
 @dataclass(frozen=True, slots=True)
 class Sample:
     fires: tuple[FireRecord, ...]
-    """Newest first, without what is wide."""
+    """The newest is first; without what is wide."""
     dense_before: datetime | None
     """Buckets before this may have more fires. None: these are all."""
     since: datetime
@@ -47,8 +47,7 @@ class Sample:
         """What was due before can only be forgotten. The newest row may still grow."""
         if not self.fires:
             return self.since
-        open_ = [fire.due_at for fire in self.fires if not fire.state.final]
-        return min([self.fires[0].due_at, *open_])
+        return self.fires[0].due_at
 
 
 class Samples:
@@ -61,7 +60,7 @@ class Samples:
         known = self._kept.get((entry.id, window.width))
         if known is None or not _is_of_use(known, window):
             found = await _read(store, entry, window, window.since)
-        elif _is_unchanged(known, entry, window):
+        elif _is_unchanged(known, entry):
             return known
         else:
             found = _joined(known, await _read(store, entry, window, known.settled_until), window)
@@ -83,14 +82,9 @@ def _is_of_use(known: Sample, window: Window) -> bool:
     )
 
 
-def _is_unchanged(known: Sample, entry: Entry, window: Window) -> bool:
+def _is_unchanged(known: Sample, entry: Entry) -> bool:
     """A job's record changes with each claim, each end of a run and each decision."""
-    return (
-        known.record is not None
-        and known.record is entry.record
-        and not entry.active
-        and all(fire.state.final for fire in known.fires)
-    )
+    return known.record is not None and known.record is entry.record
 
 
 def _joined(known: Sample, new: Sample, window: Window) -> Sample:
@@ -112,31 +106,57 @@ async def _read(store: Store, entry: Entry, window: Window, since: datetime) -> 
     blank = Sample((), None, since, until, window.now, entry.record)
     if since >= until:
         return blank
-    rows = await store.find_fires(FireQuery(job_id=id, since=since, until=until, limit=FEW))
-    if len(rows) == FEW and _seems_few(rows, since, until):
-        rows = await store.find_fires(FireQuery(job_id=id, since=since, until=until, limit=MANY))
-        if len(rows) < MANY:
-            return replace(blank, fires=_slim(rows))
-    elif len(rows) < FEW:
+    if isinstance(store, CountsFires):
+        final = await store.slim_fires(SlimQuery(since, until, FEW, id))
+        reaching = [fire for fire in final if fire.due_at >= since or _reaches(fire, since)]
+        rows = list(await _whole(store, reaching))
+        is_all = len(final) < FEW
+    else:
+        found = await store.find_fires(FireQuery(job_id=id, since=since, until=until, limit=FEW))
+        rows = [fire for fire in found if fire.state.final]
+        is_all = len(found) < FEW
+    if is_all:
         return replace(blank, fires=_slim(rows))
     dense_before = floor(rows[-1].due_at, window.width) + window.width
-    found = list(rows)
-    edge = dense_before - window.width
-    while edge > since:
-        newest = await store.find_fires(FireQuery(job_id=id, since=since, until=edge, limit=1))
+    older = await _some(store, id, since, dense_before - window.width, window.width)
+    return replace(blank, fires=_slim([*rows, *older]), dense_before=dense_before)
+
+
+def _reaches(fire: FireRecord, since: datetime) -> bool:
+    return fire.last_due >= since or (fire.finished_at is not None and fire.finished_at >= since)
+
+
+async def _whole(store: Store, fires: Sequence[FireRecord]) -> Sequence[FireRecord]:
+    """Of those that did not simply succeed there is more to be told: when the first attempt began, and the error."""
+    keys = [fire.key for fire in fires if fire.attempt > 1 or fire.state in (State.FAILED, State.LOST)]
+    if not keys:
+        return fires
+    found = await store.find_fires(FireQuery(keys=tuple(keys), limit=len(keys)))
+    whole = {fire.key: fire for fire in found}
+    return [whole.get(fire.key, fire) for fire in fires]
+
+
+async def _some(
+    store: Store, id: str, since: datetime, until: datetime, width: timedelta
+) -> Sequence[FireRecord]:
+    """The newest of each bucket, and the newest that did not succeed where the store finds it quickly."""
+    if until <= since:
+        return ()
+    if isinstance(store, CountsFires):
+        some = await store.slim_fires(SlimQuery(since, until, MOST_BUCKETS, id, width))
+        bad = await store.slim_fires(SlimQuery(since, until, MOST_BUCKETS, id, width, unsuccessful=True))
+        return list({fire.key: fire for fire in (*some, *bad)}.values())
+    found: list[FireRecord] = []
+    while until > since:
+        newest = await store.find_fires(FireQuery(job_id=id, since=since, until=until, limit=1))
         if not newest:
             break
-        found += newest
-        edge = floor(newest[0].due_at, window.width)
-    return replace(blank, fires=_slim(found), dense_before=dense_before)
+        found += [fire for fire in newest if fire.state.final]
+        until = floor(newest[0].due_at, width)
+    return found
 
 
-def _seems_few(rows: tuple[FireRecord, ...], since: datetime, until: datetime) -> bool:
-    covered = max(until - rows[-1].due_at, INSTANT)
-    return len(rows) * ((until - since) / covered) < MANY
-
-
-def _slim(rows: list[FireRecord] | tuple[FireRecord, ...]) -> tuple[FireRecord, ...]:
+def _slim(rows: Iterable[FireRecord]) -> tuple[FireRecord, ...]:
     return tuple(
         changed(
             fire,
@@ -147,5 +167,7 @@ def _slim(rows: list[FireRecord] | tuple[FireRecord, ...]) -> tuple[FireRecord, 
             progress=None,
             args=None,
         )
+        if fire.output or fire.error or fire.args or fire.result or fire.checkpoint or fire.progress
+        else fire
         for fire in rows
     )

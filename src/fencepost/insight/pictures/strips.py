@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from fencepost.insight.board import Entry
 from fencepost.insight.pictures.trends import took_by
 from fencepost.model import FireRecord, JobRecord
+from fencepost.model.triggers import EARLIEST
 from fencepost.store.base import FireQuery, Store
+from fencepost.store.counting import CountsFires, SlimQuery
 
 if TYPE_CHECKING:
     from fencepost.insight.reader import Reader
@@ -47,14 +49,22 @@ class Strips:
         known = self._kept.get(entry.id)
         if known is not None and known[0] is entry.record and not entry.active:
             return known[1]
-        query = FireQuery(job_id=entry.id, until=now + datetime.resolution, limit=LENGTH)
-        rows = await store.find_fires(query)
+        rows = await _newest(store, entry, now)
         strip = tuple(_outcome(fire, now) for fire in reversed(rows))
         if entry.record is not None and all(fire.state.final for fire in rows):
             if len(self._kept) >= MOST_KEPT:
                 self._kept.clear()
             self._kept[entry.id] = entry.record, strip
         return strip
+
+
+async def _newest(store: Store, entry: Entry, now: datetime) -> Sequence[FireRecord]:
+    until = now + datetime.resolution
+    if not isinstance(store, CountsFires):
+        return await store.find_fires(FireQuery(job_id=entry.id, until=until, limit=LENGTH))
+    final = await store.slim_fires(SlimQuery(EARLIEST, until, LENGTH, entry.id))
+    rows = {fire.key: fire for fire in (*final, *entry.active)}
+    return sorted(rows.values(), key=lambda fire: fire.due_at, reverse=True)[:LENGTH]
 
 
 async def strips(reader: Reader, store: Store, entries: Sequence[Entry]) -> dict[str, Strip]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from fencepost.errors import UsageError
-from fencepost.insight.pictures.counting import counted
+from fencepost.insight.pictures.counting import read_and_counted
+from fencepost.insight.pictures.tallies import HOUR, MINUTE, counted
 from fencepost.insight.pictures.window import floor
 from fencepost.insight.visible import Sees
 from fencepost.store.base import Store
@@ -56,9 +58,14 @@ async def summary(
         raise UsageError("since must be before until, and before now")
     if (until - since) / bucket > MOST_BUCKETS:
         raise UsageError(f"that is more than {MOST_BUCKETS} buckets; give a longer one, or a shorter window")
-    found = await counted(store, since, until, bucket, job_id, sees)
-    items = tuple(Bucket(at, dict(found.by_bucket[at])) for at in sorted(found.by_bucket))
+    unit = next((unit for unit in (HOUR, MINUTE) if not bucket % unit), None)
+    if unit is None:
+        found = await read_and_counted(store, floor(since, bucket), until, bucket, job_id, sees)
+    else:
+        found = await counted(reader, store, floor(since, bucket), until, unit, job_id, sees)
+    buckets: dict[datetime, Counter[str]] = {}
+    for at, states in found.by_bucket.items():
+        if states:
+            buckets.setdefault(floor(at, bucket), Counter()).update(states)
+    items = tuple(Bucket(at, dict(buckets[at])) for at in sorted(buckets))
     return Summary(now, since, until, bucket, max(since, found.since), dict(found.total), items)
-
-
-__all__ = ["Bucket", "Summary", "floor", "summary"]

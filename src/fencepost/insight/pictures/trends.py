@@ -8,8 +8,8 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from statistics import median
 from typing import TYPE_CHECKING
 
-from fencepost.insight.pictures.counting import counted
 from fencepost.insight.pictures.overview import Lateness, late_by, lateness_of
+from fencepost.insight.pictures.tallies import HOUR, counted
 from fencepost.model import FireRecord, State
 from fencepost.store.base import FireQuery, Store
 
@@ -22,8 +22,6 @@ SLOWER = 2.0
 AT_LEAST = timedelta(seconds=1)
 """and at least so much longer."""
 HEAT_DAYS = 90
-HOUR = timedelta(hours=1)
-RUNS = (State.SUCCEEDED, State.FAILED, State.LOST, State.CANCELLED, State.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +117,7 @@ async def heat_map(reader: Reader, store: Store, job_id: str, tz: tzinfo = UTC) 
     today = now.astimezone(tz).date()
     first = today - timedelta(days=HEAT_DAYS - 1)
     since = datetime(first.year, first.month, first.day, tzinfo=tz).astimezone(UTC)
-    found = await counted(store, since, now + datetime.resolution, HOUR, job_id)
+    found = await counted(reader, store, since, now + datetime.resolution, HOUR, job_id)
     days: dict[date, dict[str, int]] = {first + timedelta(days=n): {} for n in range(HEAT_DAYS)}
     for at, states in found.by_bucket.items():
         day = days.setdefault(at.astimezone(tz).date(), {})

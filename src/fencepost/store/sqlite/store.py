@@ -10,16 +10,19 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fencepost.clock import Clock, SystemClock, moment_of
 from fencepost.errors import NothingStored, StoreCorrupt, StoreUnavailable, StoreUnusable
+from fencepost.model import FireRecord
 from fencepost.store import forks, mirror
 from fencepost.store.base import Home
+from fencepost.store.counting import CountQuery, SlimQuery, Stretch
 from fencepost.store.local import (
     Beacons,
     Hint,
@@ -30,6 +33,7 @@ from fencepost.store.local import (
     refuse_network_file_system,
 )
 from fencepost.store.mirror import LocalMirror, P, T
+from fencepost.store.sqlite import counting
 from fencepost.store.sqlite.plain import PlainRows
 from fencepost.store.sqlite.rows import PLACES_FOR_COPIES
 from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, namespaces, prepare, set_meta
@@ -38,9 +42,13 @@ from fencepost.store.turn import PATIENCE, Turn
 
 log = logging.getLogger("fencepost")
 
+Q = TypeVar("Q")
+
 ABOUT_REPLICAS = ("heartbeat", "leave", "roster", "sweep")
 """Steps that look at what replicas know."""
 
+READERS_CACHE = 16_000
+"""Kilobytes: those who look go far back, and SQLite's own 2 MB hold little of a large ledger."""
 MOST_STEPS = 50
 """Steps in one transaction."""
 
@@ -198,6 +206,24 @@ class SqliteStore(LocalMirror):
                     raise
                 time.sleep(self._chance.uniform(0.0005, 0.004))
 
+    # --- counting -------------------------------------------------------------------------------------
+
+    async def count_fires(self, query: CountQuery) -> list[tuple[datetime, str, int]]:
+        return await self._in_thread(self._counted, counting.count_fires, query)
+
+    async def stretches(self, query: CountQuery) -> list[Stretch]:
+        return await self._in_thread(self._counted, counting.stretches, query)
+
+    async def slim_fires(self, query: SlimQuery) -> list[FireRecord]:
+        return await self._in_thread(self._counted, counting.slim_fires, query)
+
+    def _counted(self, count: Callable[[sqlite3.Connection, Names, Q], T], query: Q) -> T:
+        try:
+            with self._busy:
+                return count(self._connection(), self._names, query)
+        except sqlite3.OperationalError as error:
+            raise StoreUnavailable(f"{self.path}: {error}") from error
+
     # --- connections ----------------------------------------------------------------------------------
 
     def _connection(self) -> sqlite3.Connection:
@@ -269,6 +295,7 @@ class SqliteStore(LocalMirror):
             raise
         if self._known_jobs is not None:
             db.execute(f"pragma busy_timeout = {PATIENCE * 1000:.0f}")
+            db.execute(f"pragma cache_size = -{READERS_CACHE}")
             for statement in PLACES_FOR_COPIES:
                 db.execute(self._names.sql(statement))
 
