@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import argparse
 import signal
-import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import httpx2
 
-from fencepost.cli.demo.stage import LONGEST, Stage
+from fencepost.cli.demo.stage import LONGEST, Stage, free_port
 from stop_sync.pipeline import NAME
 
 INTRO = (
@@ -35,7 +34,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.seconds is not None and not SHORTEST <= given.seconds <= LONGEST:
         parser.error(f"--seconds: give {SHORTEST} to {LONGEST:g}; a run takes about 10")
-    sources, web = (f"http://127.0.0.1:{free(port)}" for port in (8790, 8791))
+    sources, web = (f"http://127.0.0.1:{free_port(port)}" for port in (8790, 8791))
 
     async def story(stage: Stage) -> None:
         stage.say("Starting a source server, three services and a web app.")
@@ -44,6 +43,7 @@ def main() -> int:
         await stage.join(3)
         await stage.until(lambda: answers(f"{web}/healthz"), "the web app answers")
         stage.say(f"Open {web} and watch the label at the top right. A run is started by hand.")
+        await stage.open_dashboard()
         stage.start("by-hand", "stop_sync.job_runner", "--service", "--trigger", "manual")
         stage.exit_codes["by-hand"] = 0
         await stage.lose_leader(signal.SIGKILL, NAME, PHASE)
@@ -79,14 +79,6 @@ def environment(sources: str, pace: float) -> dict[str, str]:
         "FENCEPOST_DRAIN_TIMEOUT": "0.2",
         "FENCEPOST_READY_DELAY": "0",
     }
-
-
-def free(port: int) -> int:
-    """This port, or another if it is taken."""
-    with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-        return port
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def answers(url: str) -> bool:

@@ -34,6 +34,7 @@ def demo(seconds: float | None, replicas: int, keep: bool, as_json: bool) -> int
         stage.say(f"Starting {replicas} replicas, each a process of its own.")
         await stage.join(replicas)
         stage.say("All have joined.")
+        await stage.open_dashboard()
         whole = seconds or LONGEST
         acts = [signal.SIGKILL, signal.SIGTERM, None] * max(1, round(whole / CYCLE))
         for number, by in enumerate(acts, start=1):

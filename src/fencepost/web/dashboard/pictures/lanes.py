@@ -43,7 +43,7 @@ def replica_picture(lane: ReplicaLane, window: Window, tz: tzinfo, fire: Callabl
         parts.append(titled(told, element("a", box, href=fire(stint.key), tabindex=-1)))
     parts.append(now_line(window.since, window.until, window.now, HIGH))
     runs = sum(stint.count for stint in lane.stints)
-    return picture(parts, HIGH, f"{lane.replica}: {runs} runs")
+    return picture(parts, HIGH, f"{lane.replica}: {runs} runs", linked=True)
 
 
 def term_ribbon(terms: Sequence[Term], window: Window, tz: tzinfo) -> Markup:

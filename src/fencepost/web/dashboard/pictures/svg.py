@@ -22,17 +22,16 @@ def joined(parts: Iterable[Markup]) -> Markup:
     return Markup("").join(parts)
 
 
-def picture(parts: Iterable[Markup], height: float, label: str, width: str = "100%") -> Markup:
-    """`label`: what it says, for those who do not see it. It stands beside a table that says all of it."""
-    return element(
-        "svg",
-        joined(parts),
-        class_="picture" if width == "100%" else "picture fixed",
-        role="img",
-        aria_label=label,
-        width=width,
-        height=number(height),
-    )
+def picture(
+    parts: Iterable[Markup], height: float, label: str, width: str = "100%", linked: bool = False
+) -> Markup:
+    """`label`: what it says, for those who do not see it; it stands beside a table that says all of it. `linked`: with
+    links for those who point. Hundreds of them would be in the way of those who listen, or go from link to link."""
+    kind = "picture" if width == "100%" else "picture fixed"
+    size: dict[str, object] = {"class_": kind, "width": width, "height": number(height)}
+    if not linked:
+        return element("svg", joined(parts), role="img", aria_label=label, **size)
+    return element("span", label, class_="hidden") + element("svg", joined(parts), aria_hidden="true", **size)
 
 
 def percent(share: float) -> str:

@@ -52,7 +52,7 @@ def lane_picture(lane: Lane, window: Window, tz: tzinfo, fire: Link, fires: Link
         parts.append(titled(_title(bar, tz), drawn))
     parts += [_tick(tick, window) for tick in lane.planned]
     parts.append(now_line(window.since, window.until, window.now, HIGH))
-    return picture(parts, HIGH, label(lane))
+    return picture(parts, HIGH, label(lane), linked=True)
 
 
 def label(lane: Lane) -> str:

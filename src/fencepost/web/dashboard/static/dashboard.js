@@ -305,3 +305,4 @@ setInterval(() => {
 }, 1_000);
 prepare();
 update();
+globalThis.fencepostStreams = () => Number(stream !== null && stream.readyState !== EventSource.CLOSED); // for those who look
