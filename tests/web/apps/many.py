@@ -48,6 +48,12 @@ async def queued() -> None:
     await asyncio.sleep(9)
 
 
+@scheduler.job(every(seconds=2), id="on-the-leader", execute_on="leader")
+async def on_the_leader() -> None:
+    """Lost with the leader that is killed."""
+    await asyncio.sleep(3)
+
+
 @scheduler.job(every(seconds=10), id="stuck", timeout=2)
 async def stuck() -> None:
     await asyncio.sleep(60)
@@ -110,7 +116,7 @@ async def import_(run: PipelineRun) -> None:
 
 scheduler.job(every(seconds=20), id="stop-sync")(sync)
 
-for number in range(27):
+for number in range(26):
 
     @scheduler.job(
         cron(f"{number * 2} {number % 24} * * *") if number % 3 == 0 else every(seconds=8 + number % 7 * 5),
