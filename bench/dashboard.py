@@ -16,14 +16,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from urllib.parse import quote
 
 import psycopg
 from bench.places import Place
 from bench.readers import ASKED, BATCH, ROOT, TICKS, Service, Situation, given_priority, service_of, shown
 
 from fencepost import every
-from fencepost.model import Job
-from fencepost.store.base import ChangeJob, PutJob
+from fencepost.model import Job, State
+from fencepost.store.base import ChangeJob, FireQuery, PutJob
 from fencepost.store.urls import store_from_url
 
 STORES = ("sqlite", "postgres")
@@ -60,12 +61,16 @@ PAGES = (
     "/jobs",
     f"/jobs/{JOB}",
     "/jobs/dense3",
+    "/jobs?q=other00",
     "/fires",
+    "/fires?state=failed",
+    "/fires/{fire}",
     "/load",
     "/cluster",
+    "/audit",
     "/doctor",
 )
-"""Pages of the dashboard. One that is not served is told of."""
+"""Pages of the dashboard. One that is not served is told of. `{fire}`: the key of one that has run."""
 
 SQLITE_FIRES = """
 with recursive n (i) as (select 0 union all select i + 1 from n where i < :fires - 1),
@@ -133,8 +138,9 @@ def measure(
         realtime = given_priority(service.process.pid)
         told(f"quiet after {service.warmed_up():.0f} s")
         pages = []
+        fire = quote(asyncio.run(_a_fire(place.url)), safe="")
         for path in paths:
-            pages.append(_first_byte(service, path))
+            pages.append(_first_byte(service, path.replace("{fire}", fire)))
             told(_page(pages[-1]))
         alone = service.situation("nobody watches", seconds)
         told(shown(alone))
@@ -147,6 +153,16 @@ def measure(
         finally:
             load.kill()
     return Dashboard(jobs, fires, realtime, tuple(pages), alone, watched, counted["answers"], counted["bad"])
+
+
+async def _a_fire(url: str) -> str:
+    store = store_from_url(url)
+    await store.open()
+    try:
+        [fire] = await store.find_fires(FireQuery(job_id=JOB, states=(State.SUCCEEDED,), limit=1))
+        return fire.key
+    finally:
+        await store.close()
 
 
 def _first_byte(service: Service, path: str) -> FirstByte:

@@ -33,6 +33,8 @@ TIMES_ITS_COST = 10.0
 MOST_FRESH = 15.0
 """but never for longer: a reading may have taken long because the server was stopped for a while."""
 MOST_SHARED = 200
+QUICK = 0.03
+"""Seconds: a reading of everything that takes less is waited for."""
 KEEP_UP = 15.0
 """Seconds between two readings that nobody has asked for (`keep_up`)."""
 SOON = 2.0
@@ -80,6 +82,7 @@ class Reader:
         self.last: Reading | None = None
         """The latest reading of everything."""
         self._last_at = 0.0
+        self._last_took = 0.0
         self._is_forgotten = False
         """Something was changed here since the latest reading."""
         self._renewing: asyncio.Task[None] | None = None
@@ -116,15 +119,17 @@ class Reader:
         """For work that is shared itself: on the reading thread."""
         cluster = await self._share("cluster", cluster_of)
         await self._read_again(store)
+        begun = self._clock.steady()
         reading = await read_all(store, self._board, cluster)
         self.last, self._last_at = reading, self._clock.steady()
+        self._last_took = self._last_at - begun
         return reading
 
     async def recent(self) -> Reading:
-        """Everything, a few seconds old at the most; what is older than a shared reading is read anew meanwhile. On the
-        reading thread."""
-        too_old = self.last is None or self._is_forgotten or self.last_age_seconds > MOST_FRESH
-        if self.last is None or too_old or self._thread is None:
+        """Everything; where that takes long, as it was read last, a few seconds ago at the most, and it is read anew
+        meanwhile. On the reading thread."""
+        too_old = self._is_forgotten or self.last_age_seconds > MOST_FRESH
+        if self.last is None or too_old or self._last_took < QUICK or self._thread is None:
             self._is_forgotten = False
             return await self._share("everything", self.read_everything)
         if self.fresh("everything") is None and self._renewing is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fencepost.insight.board import Entry
 from fencepost.insight.pages import page_of_jobs
 from fencepost.insight.pictures.planned import Tick, ticks_of
-from fencepost.insight.pictures.sampling import Sample
+from fencepost.insight.pictures.sampling import Sample, reaches
 from fencepost.insight.pictures.window import Window, floor
 from fencepost.insight.views.shapes import late_seconds
 from fencepost.model import FireRecord, State, error_line
@@ -177,7 +177,7 @@ def marks_of(
     buckets: dict[datetime, list[FireRecord]] = {}
     for fire in fires:
         at = max(window.since, floor(fire.due_at, window.width))
-        if at < window.past_until:
+        if at < window.past_until and reaches(fire, window.since):
             buckets.setdefault(at, []).append(fire)
     return tuple(
         _mark(at, buckets[at], dense_before is not None and at < dense_before) for at in sorted(buckets)

@@ -58,12 +58,14 @@ class Samples:
 
     async def of(self, store: Store, entry: Entry, window: Window) -> Sample:
         known = self._kept.get((entry.id, window.width))
-        if known is None or not _is_of_use(known, window):
-            found = await _read(store, entry, window, window.since)
-        elif _is_unchanged(known, entry):
+        if known is not None and not _covers(known, window):
+            known = None
+        if known is not None and _is_unchanged(known, entry):
             return known
-        else:
+        if known is not None and known.settled_until > window.since:
             found = _joined(known, await _read(store, entry, window, known.settled_until), window)
+        else:
+            found = await _read(store, entry, window, window.since)
         if window.until > window.now:  # who looks at the past looks once
             self._keep(entry.id, window.width, found)
         return found
@@ -74,9 +76,9 @@ class Samples:
             self._kept.clear()
 
 
-def _is_of_use(known: Sample, window: Window) -> bool:
+def _covers(known: Sample, window: Window) -> bool:
     return (
-        known.since <= window.since < known.settled_until
+        known.since <= window.since
         and window.past_until >= known.until
         and timedelta() <= window.now - known.made_at < KEPT_FOR
     )
@@ -108,7 +110,7 @@ async def _read(store: Store, entry: Entry, window: Window, since: datetime) -> 
         return blank
     if isinstance(store, CountsFires):
         final = await store.slim_fires(SlimQuery(since, until, FEW, id))
-        reaching = [fire for fire in final if fire.due_at >= since or _reaches(fire, since)]
+        reaching = [fire for fire in final if fire.due_at >= since or reaches(fire, since)]
         rows = list(await _whole(store, reaching))
         is_all = len(final) < FEW
     else:
@@ -122,8 +124,9 @@ async def _read(store: Store, entry: Entry, window: Window, since: datetime) -> 
     return replace(blank, fires=_slim([*rows, *older]), dense_before=dense_before)
 
 
-def _reaches(fire: FireRecord, since: datetime) -> bool:
-    return fire.last_due >= since or (fire.finished_at is not None and fire.finished_at >= since)
+def reaches(fire: FireRecord, since: datetime) -> bool:
+    """Whether something of it lies behind `since`: a run that lasts does."""
+    return fire.last_due >= since or fire.finished_at is None or fire.finished_at >= since
 
 
 async def _whole(store: Store, fires: Sequence[FireRecord]) -> Sequence[FireRecord]:
