@@ -40,10 +40,11 @@ def main() -> int:
         stage.say("Starting a source server, three services and a web app.")
         stage.start("sources", "stop_sync.source_server", "--port", sources.rpartition(":")[2])
         stage.start("web", "stop_sync.web", "--port", web.rpartition(":")[2])
+        dashboard = stage.start_dashboard()
         await stage.join(3)
         await stage.until(lambda: answers(f"{web}/healthz"), "the web app answers")
         stage.say(f"Open {web} and watch the label at the top right. A run is started by hand.")
-        await stage.open_dashboard()
+        await stage.show_dashboard(dashboard)
         stage.start("by-hand", "stop_sync.job_runner", "--service", "--trigger", "manual")
         stage.exit_codes["by-hand"] = 0
         await stage.lose_leader(signal.SIGKILL, NAME, PHASE)

@@ -48,8 +48,8 @@ def serve(
     """Serve dashboard, API, live events, health and metrics, and run the jobs of TARGET.
 
     An address that other machines can reach demands FENCEPOST_TOKENS_FILE (see `fencepost token`), FENCEPOST_AUTH_TOKEN
-    or FENCEPOST_AUTH_TOKEN_FILE. SIGHUP reads tokens and certificate again. With `--replica off` TARGET may be left out:
-    a dashboard for a store alone.
+    or FENCEPOST_AUTH_TOKEN_FILE. SIGHUP reads tokens and certificate again. With `--replica off` TARGET may be left
+    out: a dashboard for a store alone.
     """
     scheduler = _scheduler(target, url, namespace, replica == "on")
     given = {name: value for name, value in options.items() if value is not None}

@@ -197,17 +197,21 @@ class Stage:
                 start_new_session=True,  # Ctrl-C is ours to handle
             )
 
-    async def open_dashboard(self) -> str | None:
-        """Start a service that shows the store, and wait until it listens. Its address; None: it is not installed."""
+    def start_dashboard(self) -> int | None:
+        """A service that shows the store. Its port; None: it is not installed."""
         if not all(map(find_spec, ("jinja2", "starlette", "uvicorn", "pydantic", "prometheus_client"))):
             self.say("The dashboard needs `pip install 'fencepost[web]'`.")
             return None
         port = free_port(DASHBOARD)
-        self.start("dashboard", "fencepost", "serve", "--replica", "off", "--store", self.url, "--port", str(port))
-        await self.until(lambda: is_listening(port), "the dashboard listens")
-        address = f"http://127.0.0.1:{port}/"
-        self.say(f"The dashboard: {address}")
-        return address
+        alone = ("--replica", "off", "--store", self.url)
+        self.start("dashboard", "fencepost", "serve", *alone, "--port", str(port))
+        return port
+
+    async def show_dashboard(self, port: int | None) -> None:
+        """Say where it is, once it listens."""
+        if port is not None:
+            await self.until(lambda: is_listening(port), "the dashboard listens")
+            self.say(f"The dashboard: http://127.0.0.1:{port}/")
 
     def end(self, name: str, by: signal.Signals) -> None:
         self.exit_codes[name] = -by if by == signal.SIGKILL else 0

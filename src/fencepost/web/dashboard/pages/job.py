@@ -20,6 +20,7 @@ from fencepost.store.rereading import readable_job
 from fencepost.web.dashboard.page import Page
 from fencepost.web.dashboard.pages.fires import Row, row_of
 from fencepost.web.dashboard.pictures.heat import calendar as calendar_picture
+from fencepost.web.dashboard.pictures.histogram import histogram
 from fencepost.web.dashboard.pictures.trend import trend_picture
 from fencepost.web.dashboard.previews import around_change, coming
 from fencepost.web.dashboard.render import rendered
@@ -73,6 +74,7 @@ async def show(view: View, store: Store) -> Page:
         trend_picture=trend_picture(found, tz, record.job.misfire_after.total_seconds())
         if found.points
         else "",
+        histogram=histogram(found.histogram, record.job.misfire_after.total_seconds()),
         days=days,
         calendar=calendar_picture(days.days) if any(day.states for day in days.days) else "",
         fires=await recent(store, id, now),
@@ -128,4 +130,6 @@ def definition(record: JobRecord, entry: Entry, trigger: Trigger | None) -> list
 def _retry(retry: dict[str, Any] | None) -> str:
     if not retry:
         return "no retry"
-    return "retry: " + ", ".join(f"{name} {value}" for name, value in retry.items())
+    first, cap = retry.get("first"), retry.get("cap")
+    wait = f", the first after {first:g} s, then longer, at most {cap:g} s" if first and cap else ""
+    return f"{retry.get('attempts', '?')} attempts{wait}"
