@@ -146,6 +146,7 @@ def pages_of(client: httpx2.Client) -> dict[str, str]:
         "find": "/find?q=job",
         "load": "/load",
         "cluster": "/cluster?span=10m",
+        "history": "/history",
         "audit": "/audit?run=1",
         "doctor": "/doctor",
     }

@@ -31,6 +31,7 @@ NAVIGATION: Final = (
     ("Fires", "/fires"),
     ("Load", "/load"),
     ("Cluster", "/cluster"),
+    ("History", "/history"),
     ("Audit", "/audit"),
     ("Doctor", "/doctor"),
 )

@@ -33,5 +33,6 @@ PAGES: tuple[PageRoute, ...] = (
     PageRoute("/cluster", cluster.show),
     PageRoute("/audit", direct=checks.audit),
     PageRoute("/doctor", direct=checks.doctor),
+    PageRoute("/history", direct=checks.history),
     PageRoute("/find", find.show),
 )

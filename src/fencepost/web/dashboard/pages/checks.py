@@ -1,4 +1,4 @@
-"""Audit and doctor: run when asked, with what they find and what mends it. Made on the server's loop: an audit goes
+"""Audit, doctor and history: run when asked, with what they find and what mends it. Made on the server's loop: an audit goes
 on in the background, and a page tells how far it is."""
 
 from __future__ import annotations
@@ -7,11 +7,13 @@ from typing import Any
 
 from starlette.requests import Request
 
-from fencepost.web import pictures
+from fencepost.web import models, pictures
 from fencepost.web.dashboard.page import Page
+from fencepost.web.dashboard.pages.acting import checked
 from fencepost.web.dashboard.render import rendered
 from fencepost.web.dashboard.view import View
 from fencepost.web.endpoint import Call
+from fencepost.web.history import history as history_read
 
 KINDS = {
     "unaccounted": "Due, and in no row of the ledger",
@@ -22,6 +24,7 @@ KINDS = {
     "overdue": "Due for too long, and not decided",
 }
 MOST = 100
+ROWS = 200
 
 
 async def audit(view: View, request: Request) -> Page:
@@ -45,6 +48,16 @@ async def audit(view: View, request: Request) -> Page:
         else [],
     )
     return Page("Audit", main, "Audit")
+
+
+async def history(view: View, request: Request) -> Page:
+    """Who did what, newest first."""
+    asked = {name: view.asked(name) for name in ("since", "job", "by")}
+    given = {name: value for name, value in asked.items() if value}
+    query = checked(models.HistoryAsked, **{"since": "7d", "limit": ROWS, **given})
+    found = await history_read(Call(view.web, request, {}, query, None))
+    main = rendered("history.html", view, None, found=found, asked=asked)
+    return Page("History", main, "History")
 
 
 async def doctor(view: View, request: Request) -> Page:

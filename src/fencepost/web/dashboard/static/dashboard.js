@@ -255,7 +255,7 @@ document.addEventListener("click", async ({ target }) => {
 
 // --- keyboard --------------------------------------------------------------------------------------------------
 
-const pages = { o: "", j: "jobs", f: "fires", l: "load", c: "cluster", a: "audit", d: "doctor" };
+const pages = { o: "", j: "jobs", f: "fires", l: "load", c: "cluster", h: "history", a: "audit", d: "doctor" };
 let going = 0;
 
 function help() { document.querySelector("#help")?.showModal(); }
