@@ -17,6 +17,7 @@ from fencepost.insight.pictures.window import Window
 from fencepost.insight.views.cron_words import cron_in_words, schedule_in_words
 from fencepost.model import Attempt, FireRecord, Job, JobRecord, State
 from fencepost.model.triggers import iso
+from fencepost.web.dashboard.pages.fire import rungs_of
 from fencepost.web.dashboard.pictures.axis import ticks
 from fencepost.web.dashboard.pictures.gantt import gantt, phases_of
 from fencepost.web.dashboard.pictures.svg import element
@@ -146,6 +147,15 @@ def test_phases_of_a_run_that_goes_on_elsewhere() -> None:
     assert "60 s so far" in drawn or "1 min so far" in drawn
     assert 'class="shade1 pulse"' in drawn
     assert "shade0" in drawn
+
+
+def test_attempts_are_a_ladder_of_tokens() -> None:
+    first, second = rungs_of(pipeline_fire(), NOW)
+    assert (first.number, first.token, first.replica, first.outcome) == (1, 1, "first", "lost")
+    assert (second.number, second.token, second.replica, second.outcome) == (2, 2, "second", "running")
+    [only] = rungs_of(pipeline_fire(state=State.LOST, token=1, attempt=1), NOW)
+    assert (only.number, only.token) == (1, 1)
+    assert rungs_of(FireRecord("x@y", "x", NOW, state=State.SKIPPED), NOW) == []
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,9 @@ async def show(view: View, store: Store) -> Page:
 
 
 def rungs_of(fire: FireRecord, now: datetime) -> list[Rung]:
-    """Oldest first. The attempt that runs is the last one."""
+    """Oldest first. The attempt that runs is the last one; of many the first are not kept."""
+    runs = fire.started_at is not None and fire.token not in {0, *(each.token for each in fire.attempts)}
+    first = max(1, fire.attempt - len(fire.attempts) + (0 if runs else 1))
     rungs = [
         Rung(
             number,
@@ -93,14 +95,13 @@ def rungs_of(fire: FireRecord, now: datetime) -> list[Rung]:
             (each.finished_at - each.started_at).total_seconds(),
             each.error,
         )
-        for number, each in enumerate(fire.attempts, start=max(1, fire.attempt - len(fire.attempts) + 1))
+        for number, each in enumerate(fire.attempts, start=first)
     ]
-    if fire.token in {rung.token for rung in rungs} or fire.started_at is None or not fire.token:
+    if not runs:
         return rungs
-    number = len(rungs) + 1
     state, replica = fire.state.value, fire.replica or ""
     times = (fire.started_at, fire.finished_at, _took(fire, now))
-    return [*rungs, Rung(number, fire.token, replica, state, *times, None)]
+    return [*rungs, Rung(first + len(rungs), fire.token, replica, state, *times, None)]
 
 
 def blocking_phases(view: View, job_id: str) -> frozenset[str]:

@@ -70,7 +70,9 @@ def axis(since: datetime, until: datetime, now: datetime, tz: tzinfo, height: in
             parts.append(element("text", label, x=percent(place), y=height - 4, text_anchor=_anchor(place)))
     if 0 <= at_now <= 1:
         parts.append(
-            element("text", "now", x=percent(at_now), y=height - 4, text_anchor="middle", class_="now-text")
+            element(
+                "text", "now", x=percent(at_now), y=height - 4, text_anchor=_anchor(at_now), class_="now-text"
+            )
         )
     return joined(parts)
 
