@@ -1,4 +1,4 @@
-"""Audit, doctor and history: run when asked, with what they find and what mends it. Made on the server's loop: an audit goes
+"""Audit, doctor and history: what they find, and what mends it. Made on the server's loop: an audit goes
 on in the background, and a page tells how far it is."""
 
 from __future__ import annotations

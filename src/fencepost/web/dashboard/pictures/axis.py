@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 
 from markupsafe import Markup
 
@@ -81,6 +82,7 @@ def _anchor(place: float) -> str:
     return "start" if place < 0.03 else "end" if place > 0.97 else "middle"
 
 
+@lru_cache(maxsize=64)
 def grid(since: datetime, until: datetime, tz: tzinfo, height: float) -> Markup:
     return joined(
         element("line", x1=place, x2=place, y1=0, y2=height, class_="grid")

@@ -7,43 +7,53 @@ from datetime import tzinfo
 
 from markupsafe import Markup
 
-from fencepost.insight.pictures.replicas import ReplicaLane, Term
+from fencepost.insight.pictures.replicas import ReplicaLane, Stint, Term
 from fencepost.insight.pictures.window import Window
 from fencepost.web.dashboard.pictures.axis import grid, now_line, share
 from fencepost.web.dashboard.pictures.svg import element, percent, picture, titled
-from fencepost.web.dashboard.pictures.timeline import HIGH, MIDDLE, THINNEST
+from fencepost.web.dashboard.pictures.timeline import HEIGHTS, HIGH, MIDDLE, MOST_ALONE, THINNEST, together
 from fencepost.web.dashboard.render import length_of
 
 RIBBON = 24
 SHADES = 5
+KNOWN = ("succeeded", "failed", "lost", "running", "cancelled")
 
 
 def replica_picture(lane: ReplicaLane, window: Window, tz: tzinfo, fire: Callable[[str], str]) -> Markup:
-    parts = [grid(window.since, window.until, tz, HIGH)]
+    by_state: dict[str, list[Stint]] = {}
     for stint in lane.stints:
-        begin = max(0.0, share(stint.started_at, window.since, window.until))
-        end = min(1.0, share(stint.finished_at or window.now, window.since, window.until))
-        state = (
-            stint.outcome
-            if stint.outcome in ("succeeded", "failed", "lost", "running", "cancelled")
-            else "waiting"
-        )
-        high = 20 if state in ("failed", "lost") else 12
-        box = element(
-            "rect",
-            x=percent(begin),
-            width=percent(max(end - begin, THINNEST)),
-            y=MIDDLE - high / 2,
-            height=high,
-            class_=f"bar-{state} f-{state}" + (" pulse" if state == "running" else ""),
-        )
-        took = f", took {length_of(stint.finished_at - stint.started_at)}" if stint.finished_at else ""
-        told = f"{stint.key}: {stint.outcome}, token {stint.token}{took}"
-        told = f"{stint.count} runs, among them {told}" if stint.count > 1 else told
-        parts.append(titled(told, element("a", box, href=fire(stint.key), tabindex=-1)))
+        by_state.setdefault(stint.outcome if stint.outcome in KNOWN else "waiting", []).append(stint)
+    parts = [grid(window.since, window.until, tz, HIGH)]
+    for state, stints in sorted(by_state.items(), key=lambda each: -len(each[1])):
+        spans = [_span(stint, window) for stint in stints]
+        if len(stints) > MOST_ALONE:
+            runs = sum(stint.count for stint in stints)
+            parts.append(titled(f"{runs} {state}", together(state, spans)))
+            continue
+        for stint, span in zip(stints, spans, strict=True):
+            shape = element("a", _box(state, *span), href=fire(stint.key), tabindex=-1)
+            parts.append(titled(_told(stint), shape))
     parts.append(now_line(window.since, window.until, window.now, HIGH))
     runs = sum(stint.count for stint in lane.stints)
     return picture(parts, HIGH, f"{lane.replica}: {runs} runs", linked=True)
+
+
+def _span(stint: Stint, window: Window) -> tuple[float, float]:
+    begin = max(0.0, share(stint.started_at, window.since, window.until))
+    return begin, min(1.0, share(stint.finished_at or window.now, window.since, window.until))
+
+
+def _box(state: str, begin: float, end: float) -> Markup:
+    high = HEIGHTS.get(state, 12)
+    size = {"x": percent(begin), "width": percent(max(end - begin, THINNEST)), "height": high}
+    pulse = " pulse" if state == "running" else ""
+    return element("rect", **size, y=MIDDLE - high / 2, class_=f"bar-{state} f-{state}{pulse}")
+
+
+def _told(stint: Stint) -> str:
+    took = f", took {length_of(stint.finished_at - stint.started_at)}" if stint.finished_at else ""
+    told = f"{stint.key}: {stint.outcome}, token {stint.token}{took}"
+    return f"{stint.count} runs, among them {told}" if stint.count > 1 else told
 
 
 def term_ribbon(terms: Sequence[Term], window: Window, tz: tzinfo) -> Markup:

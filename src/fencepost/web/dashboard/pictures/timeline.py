@@ -24,6 +24,11 @@ NARROW = 0.002
 """Bars that are nearer than this are joined."""
 ROOM_FOR_TEXT = 0.16
 GAP_SHOWN = 0.004
+MOST_ALONE = 24
+"""Of one fate in one lane that are drawn, named and linked one by one."""
+FINE = 10_000
+"""Steps across a lane where many are drawn together."""
+HEIGHTS = {"failed": 20, "lost": 20, "skipped": 3, "missed": 6, "cancelled": 6, "pending": 6}
 RAN = ("succeeded", "failed", "lost", "running")
 LINES = ("skipped", "missed", "cancelled")
 
@@ -45,14 +50,46 @@ class Bar:
 
 
 def lane_picture(lane: Lane, window: Window, tz: tzinfo, fire: Link, fires: Link) -> Markup:
-    parts = [grid(window.since, window.until, tz, HIGH)]
+    by_state: dict[str, list[Bar]] = {}
     for bar in bars(lane.marks, window):
-        address = fire(bar.mark.key) if bar.count == 1 else fires(bar)
-        drawn = element("a", _drawn(bar), href=address, tabindex=-1)
-        parts.append(titled(_title(bar, tz), drawn))
-    parts += [_tick(tick, window) for tick in lane.planned]
+        by_state.setdefault(bar.state, []).append(bar)
+    parts = [grid(window.since, window.until, tz, HIGH)]
+    for some in sorted(by_state.values(), key=len, reverse=True):  # what is rare is drawn last, and seen
+        if len(some) > MOST_ALONE:
+            whole = replace(some[0], until=some[-1].until, count=sum(bar.count for bar in some))
+            spans = [(bar.begin, bar.end) for bar in some]
+            linked = element("a", together(whole.state, spans), href=fires(whole), tabindex=-1)
+            parts.append(titled(_title(whole, tz), linked))
+            continue
+        for bar in some:
+            address = fire(bar.mark.key) if bar.count == 1 else fires(bar)
+            linked = element("a", _drawn(bar), href=address, tabindex=-1)
+            parts.append(titled(_title(bar, tz), linked))
+    parts += _planned(lane.planned, window)
     parts.append(now_line(window.since, window.until, window.now, HIGH))
     return picture(parts, HIGH, label(lane), linked=True)
+
+
+def together(state: str, spans: Sequence[tuple[float, float]]) -> Markup:
+    """Many of one fate as one shape: a lane of hundreds costs no more than one of a few."""
+    high = HEIGHTS.get(state, 12)
+    top = f"{MIDDLE - high / 2:g}"
+    path = "".join(
+        f"M{begin * FINE:.0f} {top}h{(wide := max(end - begin, THINNEST) * FINE):.0f}v{high}h-{wide:.0f}z"
+        for begin, end in spans
+    )
+    drawn = element("path", d=path, class_=f"f-{state}")
+    frame = {"viewBox": f"0 0 {FINE} {HIGH}", "preserveAspectRatio": "none"}
+    return element("svg", drawn, **frame, width="100%", height=HIGH)
+
+
+def _planned(ticks: Sequence[Tick], window: Window) -> list[Markup]:
+    if len(ticks) <= MOST_ALONE:
+        return [_tick(tick, window) for tick in ticks]
+    first, last = (share(tick.due_at, window.since, window.until) for tick in (ticks[0], ticks[-1]))
+    kind = "paused-line" if ticks[0].paused else "dotted"
+    places = {"x1": percent(first), "x2": percent(last), "y1": MIDDLE, "y2": MIDDLE}
+    return [titled("planned, close together", element("line", **places, class_=kind))]
 
 
 def label(lane: Lane) -> str:
