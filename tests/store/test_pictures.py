@@ -111,6 +111,19 @@ async def test_what_lies_back_is_counted_once(looking: Looking, monkeypatch: pyt
     assert all(query.since >= now - timedelta(minutes=2) - MINUTE for query in asked)
 
 
+async def test_a_run_that_ends_late_is_counted_as_it_ended(harness: Harness) -> None:
+    looking = Looking(harness.store)
+    fire = await harness.running(overlap="skip")
+    for _ in range(2):
+        await harness.elapse(200)
+        now = (await looking.cluster()).now
+        found = await counted(reader_of(looking), harness.store, NOON, now, MINUTE)
+        assert found.by_bucket[fire.due_at]["running"] == 1
+    await harness.settle(fire)
+    found = await counted(reader_of(looking), harness.store, NOON, now, MINUTE)
+    assert found.by_bucket[fire.due_at] == {"succeeded": 1}
+
+
 async def test_a_count_that_takes_long_goes_on_in_the_background(
     looking: Looking, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,8 +83,8 @@ class Reader:
         """The latest reading of everything."""
         self._last_at = 0.0
         self._last_took = 0.0
-        self._is_forgotten = False
-        """Something was changed here since the latest reading."""
+        self._changes = self._last_of = 0
+        """How often something was changed here: by now, and when the latest reading began."""
         self._renewing: asyncio.Task[None] | None = None
 
     async def ask(self, work: Callable[[Store], Awaitable[T]]) -> T:
@@ -119,18 +119,17 @@ class Reader:
         """For work that is shared itself: on the reading thread."""
         cluster = await self._share("cluster", cluster_of)
         await self._read_again(store)
-        begun = self._clock.steady()
+        begun, changes = self._clock.steady(), self._changes
         reading = await read_all(store, self._board, cluster)
-        self.last, self._last_at = reading, self._clock.steady()
+        self.last, self._last_at, self._last_of = reading, self._clock.steady(), changes
         self._last_took = self._last_at - begun
         return reading
 
     async def recent(self) -> Reading:
         """Everything; where that takes long, as it was read last, a few seconds ago at the most, and it is read anew
         meanwhile. On the reading thread."""
-        too_old = self._is_forgotten or self.last_age_seconds > MOST_FRESH
+        too_old = self._last_of != self._changes or self.last_age_seconds > MOST_FRESH
         if self.last is None or too_old or self._last_took < QUICK or self._thread is None:
-            self._is_forgotten = False
             return await self._share("everything", self.read_everything)
         if self.fresh("everything") is None and self._renewing is None:
             self._renewing = asyncio.create_task(self._renew())
@@ -164,7 +163,7 @@ class Reader:
 
     def forget(self) -> None:
         """Something was changed here: who asks from now on sees it."""
-        self._is_forgotten = True
+        self._changes += 1
         with self._lock:
             self._shared.clear()
 
