@@ -33,7 +33,7 @@ MOST_COUNTED = 0.05
 NOT_STARTED = (
     "the scheduler has not been started in this process. A mounted application gets no lifespan of its own: give the "
     "host `lifespan=scheduler.lifespan`, or `async with scheduler:` inside its own; with asgi(replica=False) "
-    "`lifespan=` that application's `lifespan`"
+    "`lifespan=` that application's `lifespan`; under WSGI call scheduler.start_in_background()"
 )
 
 

@@ -95,13 +95,18 @@ class Endpoint:
         if not caller.may(self.needs):
             web.access_log.refused("role", request, f"this takes the role {self.needs}")
             raise Problem(403, f"this takes the role {self.needs}; {caller.name} has the role {caller.role}")
-        for name, given in request.path_params.items():
-            pattern, missing, job_id = _NAMED[name]
-            if not re.fullmatch(pattern, given):
-                raise missing(given)
-            if not caller.sees(job_id(given)):
-                web.access_log.refused("job", request, "not a job of this token")
-                raise missing(given)
+        check_names(web, request, caller)
+
+
+def check_names(web: WebApp, request: Request, caller: Caller) -> None:
+    """Refuse a path that names a job or a fire that cannot be, or that the caller does not see."""
+    for name, given in request.path_params.items():
+        pattern, missing, job_id = _NAMED[name]
+        if not re.fullmatch(pattern, given):
+            raise missing(given)
+        if not caller.sees(job_id(given)):
+            web.access_log.refused("job", request, "not a job of this token")
+            raise missing(given)
 
 
 def no_job(id: str) -> Problem:

@@ -139,10 +139,9 @@ def _sentence(
     if not due:
         return "nothing", "No fire was due."
     if under_way:
-        return (
-            "yes",
-            f"Yes. {_fires(due)} due{where}: {due - under_way} have one outcome each, {under_way} are under way.",
-        )
+        ended = f"{due - under_way} {'has' if due - under_way == 1 else 'have'} one outcome each"
+        rest = f"{under_way} {'is' if under_way == 1 else 'are'} under way"
+        return "yes", f"Yes. {_fires(due)} due{where}: {ended}, {rest}."
     return "yes", f"Yes. {_fires(due)} due{where}, and each has one outcome."
 
 

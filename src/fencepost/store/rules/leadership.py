@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from fencepost.clock import Moment
-from fencepost.model import (
-    LEADERSHIP,
-    JobEvent,
-    Lease,
-    changed,
-)
+from fencepost.model import LEADERSHIP, JobEvent, Lease, changed
 from fencepost.store.base import (
     Campaign,
     Watched,
