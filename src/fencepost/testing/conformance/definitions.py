@@ -587,6 +587,22 @@ class OrphanRules:
         missed = await harness.fire(due.key)
         assert (missed.state, missed.reason) == (State.MISSED, Reason.UNKNOWN_TASK)
 
+    async def test_a_calendar_that_was_planned_to_its_end_is_not_forgotten(
+        self, harness: Harness, forsaken: int
+    ) -> None:
+        """Its planned fires go back to a calendar that had none left: it is opened again."""
+        moment = await harness.now() + timedelta(minutes=70)
+        await harness.define("last", at(moment))
+        await harness.plan(horizon=7200)
+        assert due_times(await harness.fires("last", State.PENDING)) == [moment]
+        await self.lead_on(harness, forsaken, 115)
+        assert await harness.fires("last") == []
+        await harness.join("c", "work")
+        await harness.plan()
+        await harness.claims("c")
+        (fire,) = await harness.fires("last")
+        assert (fire.due_at, fire.state, fire.reason) == (moment, State.MISSED, Reason.UNKNOWN_TASK)
+
     async def test_when_nobody_was_there_to_notice_it_is_only_late(self, harness: Harness) -> None:
         await harness.join("b", "work")
         await harness.define("job", every(minutes=10))
