@@ -73,7 +73,7 @@ PAGES = (
     "/audit",
     "/doctor",
 )
-"""Pages of the dashboard. One that is not served is told of. `{fire}`: the key of one that has run."""
+"""Pages of the dashboard. A page that is not served is reported. `{fire}`: the key of one that has run."""
 
 SQLITE_FIRES = """
 with recursive n (i) as (select 0 union all select i + 1 from n where i < :fires - 1),
@@ -145,7 +145,7 @@ def measure(
         for path in paths:
             pages.append(_first_byte(service, path.replace("{fire}", fire)))
             told(page(pages[-1]))
-        alone = service.situation("nobody watches", seconds)
+        alone = service.situation("without watchers", seconds)
         told(shown(alone))
         parts = [WATCHED] if service.asked(WATCHED)[0] == 200 else [*INSTEAD]
         load = _watchers(service, seconds, parts)
