@@ -43,10 +43,10 @@ class Handle:
 
     async def do_wait(self, timeout: float | None) -> FireRecord:
         async with asyncio.timeout(timeout):
-            looks = 0
+            polls = 0
             while (fire := await self._found()) is None or not fire.state.final:
-                await asyncio.sleep(LOOK_EVERY[min(looks, len(LOOK_EVERY) - 1)])
-                looks += 1
+                await asyncio.sleep(LOOK_EVERY[min(polls, len(LOOK_EVERY) - 1)])
+                polls += 1
             return fire
 
     async def _found(self) -> FireRecord | None:
