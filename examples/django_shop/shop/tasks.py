@@ -2,9 +2,12 @@
 
 import os
 
-from django_tasks import task
-
 from shop.models import Run
+
+try:
+    from django.tasks import task  # Django 6
+except ImportError:
+    from django_tasks import task
 
 
 @task()

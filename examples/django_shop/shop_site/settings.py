@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import django
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 SECRET_KEY = os.environ.get("SECRET_KEY", "only for this example")
 DEBUG = os.environ.get("DEBUG", "1") == "1"
@@ -23,7 +25,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.sessions",
     "django.contrib.staticfiles",
-    "django_tasks",
+    *(["django_tasks"] if django.VERSION < (6,) else []),  # Django 6 has it as django.tasks
     "django_tasks_db",
     "fencepost.django",
     "shop",

@@ -19,6 +19,8 @@ from fencepost.cli.cancel import cancel
 from fencepost.cli.demo import demo
 from fencepost.cli.doctor import doctor
 from fencepost.cli.fires import fires
+from fencepost.cli.importing import import_
+from fencepost.cli.init import init
 from fencepost.cli.jobs import jobs
 from fencepost.cli.pause import pause
 from fencepost.cli.preview import preview
@@ -70,6 +72,8 @@ COMMANDS = (
     audit,
     doctor,
     token,
+    init,
+    import_,
     demo,
 )
 

@@ -20,6 +20,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from fencepost.cli import completing
 from fencepost.cli.output import emit, facts, length, note, say, table, when
 from fencepost.cli.source import Source, json_option, no_such_job, takes
 from fencepost.insight.audit import Finding, Kind, Report
@@ -49,7 +50,7 @@ MEANS = {
 @takes()
 @click.option("--since", help="Fires due at or after this ISO time, or so long ago: 2h. Default: 24h.")
 @click.option("--until", help="Fires due before this ISO time, or so long ago. Default: now.")
-@click.option("--job", help="Only this job.")
+@click.option("--job", help="Only this job.", shell_complete=completing.jobs)
 @json_option
 def audit(
     words: tuple[str, ...],

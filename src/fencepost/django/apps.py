@@ -13,8 +13,9 @@ class FencepostConfig(AppConfig):  # type: ignore[misc]
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from fencepost.django.checks import check_project
+        from fencepost.django.checks import check_deployment, check_project
         from fencepost.django.discovery import discover
 
         checks.register(check_project, "fencepost")
+        checks.register(check_deployment, "fencepost", deploy=True)
         discover()

@@ -13,8 +13,8 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.core.asgi import get_asgi_application as djangos_application
 
-from fencepost.django.project import project_scheduler
-from fencepost.django.taking_part import Starter, is_testing
+from fencepost.django.project import is_testing, project_scheduler
+from fencepost.django.taking_part import Starter
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -14,6 +15,9 @@ from django import db
 from fencepost.django.tasks import enqueuing, is_task
 
 PREPARED_BY = "fencepost.django.process"
+
+thread: Callable[[], AbstractContextManager[None]] = nullcontext
+"""Entered around what runs in a thread. `testing.py` puts something else here, where there are none."""
 
 
 def body_of(target: Any) -> Any:
@@ -35,11 +39,12 @@ def body_of(target: Any) -> Any:
 def _in_thread(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(**arguments: Any) -> Any:
-        refresh_connections()
-        try:
-            return function(**arguments)
-        finally:
+        with thread():
             refresh_connections()
+            try:
+                return function(**arguments)
+            finally:
+                refresh_connections()
 
     return run
 

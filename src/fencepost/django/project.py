@@ -6,6 +6,7 @@ import threading
 
 import django
 from django.apps import apps
+from django.core import mail
 from django.core.exceptions import ImproperlyConfigured
 
 from fencepost.errors import ConfigurationError
@@ -30,6 +31,12 @@ def project_scheduler() -> Scheduler:
 
             _made = make_scheduler()
         return _made
+
+
+def is_testing() -> bool:
+    """Between Django's `setup_test_environment` and `teardown_test_environment`. Then no process takes part: jobs would
+    change the test's data."""
+    return hasattr(mail, "outbox")
 
 
 def _set_up() -> None:

@@ -10,6 +10,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
@@ -18,11 +19,9 @@ from fencepost.django.access import CALLER, authorize
 from fencepost.django.project import project_scheduler
 from fencepost.replica.control import ControlThread
 from fencepost.scheduler.scheduler import Scheduler, Service
+from fencepost.web.sse import POLLED
 
 Message = dict[str, Any]
-LONGEST_POLL = 1.0
-"""Seconds after which an event stream ends under WSGI, where it would keep a worker for itself. The client asks again
-two seconds later for what has happened since."""
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade"})
 
 
@@ -36,13 +35,15 @@ class Bridge:
         self._living: Any = None
 
     async def respond(self, request: HttpRequest, root: str, caller: Any) -> HttpResponseBase:
-        scope = {**scope_of(request, root), CALLER: caller}
+        can_stream = hasattr(request, "scope")  # it came from an ASGI server
+        scope = {**scope_of(request, root), CALLER: caller, POLLED: not can_stream}
         answers: asyncio.Queue[Message] = asyncio.Queue()
         here = asyncio.get_running_loop()
         body = request.body
 
         def hand_over(message: Message) -> None:
-            here.call_soon_threadsafe(answers.put_nowait, message)
+            with suppress(RuntimeError):  # the view has ended, and under WSGI its loop with it
+                here.call_soon_threadsafe(answers.put_nowait, message)
 
         loop = self._scheduler.shutdown.loop
         if loop is None:
@@ -57,36 +58,17 @@ class Bridge:
         if start["type"] == "failed":
             raise start["error"]
         parts = _parts(first, answers, serving)
-        return await self._answer(request, start, first, parts)
-
-    async def _answer(
-        self, request: HttpRequest, start: Message, first: Message, parts: AsyncIterator[bytes]
-    ) -> HttpResponseBase:
-        if first.get("more_body") and hasattr(request, "scope"):  # an ASGI server: it can stream
-            response: HttpResponseBase = StreamingHttpResponse(parts, status=start["status"])
-        else:
-            response = HttpResponse(await _all(parts), status=start["status"])
-        del response["Content-Type"]
-        for name, value in start["headers"]:
-            text = name.decode("latin-1")
-            if text.lower() not in HOP_BY_HOP and not (
-                text.lower() == "content-length" and first.get("more_body")
-            ):
-                response[text] = value.decode("latin-1")
-        return response
+        streams = can_stream and bool(first.get("more_body"))
+        return _response(start, parts if streams else b"".join([part async for part in parts]))
 
     async def _serve(self, scope: Message, body: bytes, hand_over: Any) -> None:
         """On the service's loop. Whatever happens, the view hears of the end."""
-        received = False
-        gone = asyncio.Event()
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive() -> Message:
-            nonlocal received
-            if received:
-                await gone.wait()
-                return {"type": "http.disconnect"}
-            received = True
-            return {"type": "http.request", "body": body, "more_body": False}
+            if not messages:
+                await asyncio.get_running_loop().create_future()  # who goes away cancels this
+            return messages.pop()
 
         async def send(message: Message) -> None:
             hand_over(message)
@@ -122,16 +104,16 @@ async def _parts(first: Message, answers: asyncio.Queue[Message], serving: Any) 
         serving.cancel()
 
 
-async def _all(parts: AsyncIterator[bytes]) -> bytes:
-    """All of it, or of a stream that does not end what comes within a moment."""
-    body = b""
-    try:
-        async with asyncio.timeout(LONGEST_POLL):
-            async for part in parts:
-                body += part
-    except TimeoutError:
-        pass
-    return body
+def _response(start: Message, body: bytes | AsyncIterator[bytes]) -> HttpResponseBase:
+    streams = not isinstance(body, bytes)
+    make = StreamingHttpResponse if streams else HttpResponse
+    response: HttpResponseBase = make(body, status=start["status"])
+    del response["Content-Type"]
+    for name, value in start["headers"]:
+        text = name.decode("latin-1").lower()
+        if text not in HOP_BY_HOP and not (streams and text == "content-length"):
+            response[text] = value.decode("latin-1")
+    return response
 
 
 def scope_of(request: HttpRequest, root: str) -> Message:

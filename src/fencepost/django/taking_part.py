@@ -1,24 +1,24 @@
 """When a web process begins to take part.
 
 A server may import the application in one process and serve it in others: `gunicorn --preload` imports it in its
-arbiter and forks the workers afterwards, as uwsgi does. The arbiter serves nothing and must run nothing. So a process
-that has imported the application starts a second later, or at its first request. If it forks within that second it is
-an arbiter: it never starts, and its children do. Once a process has started, its forks take no part: they are workers
-of a `multiprocessing` pool, or the like.
+master and forks the workers afterwards, as uwsgi does. The master serves nothing and must run nothing. Under gunicorn
+`start_in_background` sees where it is. Under any other server a process that has imported the application starts a
+second later, or at its first request. If it forks within that second it is a master: it never starts, and its children
+do. Once a process has started, its forks take no part: they are workers of a `multiprocessing` pool, or the like.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 from dataclasses import replace
 from datetime import timedelta
 
-from django.core import mail
-
-from fencepost.django.project import project_scheduler
+from fencepost.django.project import is_testing, project_scheduler
 from fencepost.errors import FencepostError
+from fencepost.scheduler import prefork
 
 log = logging.getLogger("fencepost")
 
@@ -35,12 +35,15 @@ class Starter:
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         self._started = False
-        self._is_arbiter = False
+        self._is_master = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._before_fork, after_in_child=self._forked)
 
     def soon(self) -> None:
         if is_testing():
+            return
+        if prefork.ARBITER in sys.modules:
+            self.now()  # gunicorn says which of its processes this is, while it imports the application
             return
         self._timer = threading.Timer(DELAY, self.now)
         self._timer.daemon = True
@@ -51,7 +54,7 @@ class Starter:
         if self._started:
             return
         with self._lock:
-            if self._is_arbiter or is_testing():
+            if self._is_master or is_testing():
                 return
             first, self._started = not self._started, True
         if first:
@@ -62,15 +65,15 @@ class Starter:
         timer, self._timer = self._timer, None
         if timer is None or self._started:
             return
-        self._is_arbiter = True
+        self._is_master = True
         timer.cancel()
         if timer is not threading.current_thread():
             timer.join(DELAY)  # one thread fewer that the child would lack
 
     def _forked(self) -> None:
         self._lock = threading.Lock()
-        if self._is_arbiter:
-            self._is_arbiter = False
+        if self._is_master:
+            self._is_master = False
             self.soon()
 
 
@@ -89,8 +92,3 @@ def start() -> None:
 def is_reloaded() -> bool:
     """Whether this is a process of `runserver` that ends as soon as code is edited."""
     return os.environ.get("RUN_MAIN") == "true"
-
-
-def is_testing() -> bool:
-    """Between Django's `setup_test_environment` and `teardown_test_environment`: jobs would change the test's data."""
-    return hasattr(mail, "outbox")

@@ -15,37 +15,31 @@ ledger is in memory: no store is opened. `fire.due_at` and `fire.now()` are in v
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
+from fencepost.django import bodies
 from fencepost.django.project import project_scheduler
 from fencepost.testing import virtual as virtual_time
 from fencepost.testing.virtual import VirtualTime
-from fencepost.testing.world import EPOCH
-
-ALLOWED = "DJANGO_ALLOW_ASYNC_UNSAFE"
+from fencepost.testing.world import EPOCH, no_event_loop
 
 
 @contextmanager
 def virtual(start: datetime = EPOCH, **options: Any) -> Iterator[VirtualTime]:
     """`fencepost.testing.virtual` of the project's scheduler."""
-    with _blocking_queries(), virtual_time(project_scheduler(), start, **options) as time:
+    with _as_in_threads(), virtual_time(project_scheduler(), start, **options) as time:
         yield time
 
 
 @contextmanager
-def _blocking_queries() -> Iterator[None]:
-    """Bodies run on the virtual event loop, where Django would refuse a query because it keeps others waiting. Here no
-    others are kept waiting: time stands still meanwhile."""
-    before = os.environ.get(ALLOWED)
-    os.environ[ALLOWED] = "true"
+def _as_in_threads() -> Iterator[None]:
+    """Functions are called on the virtual event loop, where Django would refuse their queries, and give them another
+    connection than the test's. So no loop is seen to run meanwhile, as in the threads that they run in otherwise."""
+    before, bodies.thread = bodies.thread, no_event_loop
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[ALLOWED]
-        else:
-            os.environ[ALLOWED] = before
+        bodies.thread = before

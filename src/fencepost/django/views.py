@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from asgiref.sync import sync_to_async
 from django.contrib.auth.views import redirect_to_login
 from django.db import connections
 from django.http import HttpRequest, HttpResponseBase
-from django.views.decorators.csrf import csrf_exempt
 
 from fencepost.django.access import caller_of
 from fencepost.django.service import bridge
@@ -14,9 +15,7 @@ from fencepost.django.service import bridge
 OPEN = ("livez", "readyz", "health/ready", "widget.js")
 
 
-@csrf_exempt  # type: ignore[untyped-decorator]
 async def service(request: HttpRequest, path: str) -> HttpResponseBase:
-    """Exempt from Django's check of forms: the service refuses by itself what another site made a browser send."""
     caller = await sync_to_async(caller_of)(request)
     if caller is None and path not in OPEN and _is_page(request):
         return redirect_to_login(request.get_full_path())
@@ -28,5 +27,9 @@ def _is_page(request: HttpRequest) -> bool:
     return request.method == "GET" and "text/html" in request.headers.get("Accept", "")
 
 
+# As attributes: before Django 5 its decorators do not know coroutines.
+marks: Any = service
+# The service refuses by itself what another site made a browser send.
+marks.csrf_exempt = True
 # With ATOMIC_REQUESTS each view gets a transaction. This one asks nothing of the project's tables.
-service._non_atomic_requests = set(connections.settings)
+marks._non_atomic_requests = set(connections.settings)

@@ -25,10 +25,8 @@ class JobChange:
     decide_at: datetime | None
     plan_at: datetime | None
     target: TargetRecord
-    open_at: Sequence[datetime] = ()
-    """Of its pending and queued fires that were loaded: when each is due."""
-    waiting_until: Sequence[datetime] = ()
-    """Of its fires that wait to be run again: the end of the wait."""
+    fast_from: datetime | None
+    """From which due time on the fast path covers its fires (`rules/fast_path.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

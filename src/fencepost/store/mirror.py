@@ -5,11 +5,8 @@ A store gives `_write` and `_read`, which run one operation over its rows, atomi
 
 from __future__ import annotations
 
-import asyncio
-import os
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -37,7 +34,6 @@ from fencepost.store.base import (
     Update,
     Updated,
 )
-from fencepost.store.local import Beacons, Hint
 from fencepost.store.rows import Rows
 from fencepost.store.rules import claims, fires, history, planning, presence
 from fencepost.store.rules import jobs as job_rules
@@ -50,7 +46,28 @@ Step = Callable[Concatenate[Rows, Moment, P], T]
 """One of the rules' operations."""
 
 
+class ProofOfLife(ABC):
+    """What a live replica holds, and loses however it ends: where it is missing, the replica is dead."""
+
+    @abstractmethod
+    async def begin(self, replica: str) -> None:
+        """Before it joins."""
+
+    @abstractmethod
+    def end(self, replica: str) -> None:
+        """It has left."""
+
+    @abstractmethod
+    def forget(self, replicas: Iterable[str]) -> None:
+        """These were declared dead."""
+
+    @abstractmethod
+    async def evidence(self, replicas: Sequence[str]) -> Evidence: ...
+
+
 class Mirror(Store):
+    _proof: ProofOfLife | None = None
+
     @abstractmethod
     async def _write(self, step: Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
 
@@ -59,16 +76,26 @@ class Mirror(Store):
         return await self._write(step, *args, **kwargs)
 
     async def heartbeat(self, beat: Beat) -> Pulse:
+        if self._proof is not None and beat.joining:
+            await self._proof.begin(beat.replica)
         return await self._write(presence.heartbeat, beat)
 
     async def leave(self, replica: str) -> None:
         await self._write(presence.leave, replica)
+        if self._proof is not None:
+            self._proof.end(replica)
 
     async def roster(self) -> Roster:
         return await self._read(presence.roster)
 
     async def sweep(self, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
-        return await self._write(presence.sweep, by, term, suspects)
+        swept = await self._write(presence.sweep, by, term, suspects)
+        if self._proof is not None and swept is not None:
+            self._proof.forget(swept.expired)
+        return swept
+
+    async def evidence(self, replicas: Sequence[str]) -> Evidence:
+        return Evidence() if self._proof is None else await self._proof.evidence(replicas)
 
     async def put_jobs(self, jobs: Sequence[PutJob]) -> tuple[JobPut, ...]:
         return await self._write(job_rules.put_jobs, jobs)
@@ -110,63 +137,3 @@ class Mirror(Store):
 
     async def prune(self, keep_seconds: float) -> int:
         return await self._write(history.prune, keep_seconds)
-
-
-class ThreadedMirror(Mirror):
-    """A store that blocks: its work runs whole on one thread of its own."""
-
-    def __init__(self) -> None:
-        self._thread: ThreadPoolExecutor | None = None
-        self._thread_of = 0
-
-    async def _in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._worker(), lambda: work(*args, **kwargs))
-
-    def _worker(self) -> ThreadPoolExecutor:
-        if self._thread is None or self._thread_of != os.getpid():  # threads do not cross a fork
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="fencepost-store")
-            self._thread_of = os.getpid()
-        return self._thread
-
-    def _end_thread(self) -> None:
-        if self._thread is not None and self._thread_of == os.getpid():
-            self._thread.shutdown(wait=False)
-        self._thread = None
-
-
-class LocalMirror(ThreadedMirror):
-    """A store whose replicas share one machine: a beacon proves each one's death, a file carries the hints."""
-
-    evidence_every = 0.2
-    may_lose_writes = False
-
-    def __init__(self, beacons: Beacons, hint: Hint) -> None:
-        super().__init__()
-        self._beacons = beacons
-        self._hint = hint
-
-    @property
-    def descriptors(self) -> Sequence[int]:  # type: ignore[override]
-        return self._beacons.descriptors
-
-    async def heartbeat(self, beat: Beat) -> Pulse:
-        if beat.joining:
-            await self._in_thread(self._beacons.hold, beat.replica)
-        return await super().heartbeat(beat)
-
-    async def leave(self, replica: str) -> None:
-        await super().leave(replica)
-        self._beacons.release(replica)
-
-    async def sweep(self, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
-        swept = await super().sweep(by, term, suspects)
-        if swept is not None:
-            self._beacons.forget(swept.expired)
-        return swept
-
-    async def evidence(self, replicas: Sequence[str]) -> Evidence:
-        return Evidence(dead=await self._in_thread(self._beacons.dead, replicas))
-
-    async def wait(self, seconds: float) -> bool:
-        return await self._hint.wait(seconds)

@@ -37,6 +37,7 @@ class RowReader:
         """The moment of the step."""
         self.fires: dict[str, BrokenFire] = {}
         self.presences: dict[str, ReplicaRecord] = {}
+        self._decoded: dict[str, tuple[tuple[Any, ...], FireRecord]] = {}
 
     def job(self, id: str, decode: Callable[..., JobRecord], *args: Any) -> JobRecord | None:
         def checked() -> JobRecord:
@@ -50,10 +51,15 @@ class RowReader:
     def fire(
         self, key: str, broken: BrokenFire, decode: Callable[..., FireRecord], *args: Any
     ) -> FireRecord | None:
-        """`broken`: what is known if it cannot be read."""
+        """`broken`: what is known if it cannot be read. A step meets many a row twice: it is decoded once."""
+        known = self._decoded.get(key)
+        if known is not None and known[0] == args:
+            return known[1]
         fire = self.registry.read("fire", key, decode, *args, job_id=broken.job_id, holds=broken.live)
         if fire is None:
             self.fires[key] = broken
+        else:
+            self._decoded[key] = args, fire
         return fire
 
     def event(self, job_id: str, number: object, row: str) -> JobEvent | None:
@@ -75,6 +81,10 @@ class RowReader:
     def lease(self, fields: Fields, decode: Callable[..., Lease], *args: Any) -> Lease:
         lease = self.registry.read("lease", "leader", decode, *args)
         return lease if lease is not None else salvaged_lease(self.at, salvaged(fields()))
+
+    def stored_fire(self, key: str) -> FireRecord | None:
+        """As it was read."""
+        return self._decoded[key][1] if key in self._decoded else None
 
     # --- what could not be read in this unit of work ----------------------------------------------------------
 

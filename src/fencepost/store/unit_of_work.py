@@ -11,10 +11,11 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.clock import Moment
-from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord
+from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord, State
 from fencepost.store.backend import Backend, Changes, JobChange, ReplicaChange
 from fencepost.store.base import FireQuery, JobPage
 from fencepost.store.rows import Fast, Fires, Jobs, Replicas, Rows, TargetRecord, Targets
+from fencepost.store.rules.fast_path import covered_from
 from fencepost.store.tables import BrokenRows, FireTable
 from fencepost.store.unreadable import Registry, Unreadable, salvaged
 
@@ -29,6 +30,8 @@ class Cache:
         """As they were loaded, or saved last."""
         self.targets: dict[str, TargetRecord] = {}
         self.fires = FireTable(BrokenRows(Registry()))
+        self.next_stored: dict[str, datetime | None] = {}
+        """By job: when the next stored fire falls due that is not here."""
         self.events: dict[str, Sequence[JobEvent]] = {}
         self.replicas: dict[str, ReplicaRecord] | None = None
         self.stored_replicas: dict[str, ReplicaRecord] = {}
@@ -91,7 +94,9 @@ class Cache:
     def save(self, notify: bool) -> None:
         """Everything. Called once, before the commit."""
         self.flush()
-        fires, self.changed_fires = self.changed_fires, {}
+        stored = self.backend.reader.stored_fire
+        fires = {key: fire for key, fire in self.changed_fires.items() if fire is None or stored(key) != fire}
+        self.changed_fires = {}
         lease = self.lease if self.lease_changed else None
         self.lease_changed = False
         if fires or lease is not None or notify:
@@ -116,7 +121,11 @@ class Cache:
             soon,
             events,
             list(targets.values()),
-            replicas=[ReplicaChange(id, each, self.stored_replicas.get(id)) for id, each in replicas.items()],
+            replicas=[
+                ReplicaChange(id, replica, before)
+                for id, replica in replicas.items()
+                if (before := self.stored_replicas.get(id)) is None or before != replica
+            ],
         )
         self.stored_jobs.update({id: record for id, (record, _, _) in jobs.items()})
         for id, replica in replicas.items():
@@ -132,16 +141,13 @@ class Cache:
     def _job_change(
         self, record: JobRecord, decide_at: datetime | None, plan_at: datetime | None
     ) -> JobChange:
-        waiting = [fire.not_before for fire in self.fires.active(record.id) if fire.not_before is not None]
-        return JobChange(
-            record,
-            self.stored_jobs.get(record.id),
-            decide_at,
-            plan_at,
-            self.target(record.job.target),
-            [fire.due_at for fire in self.fires.open(record.id)],
-            waiting,
-        )
+        target, following = self.target(record.job.target), self.next_stored.get(record.id)
+        open_at = (fire.due_at for fire in self.fires.open(record.id))
+        first_open = min((due_at for due_at in (*open_at, following) if due_at is not None), default=None)
+        waits = any(fire.state is State.WAITING for fire in self.fires.active(record.id))
+        fast_from = covered_from(record, target, decide_at, first_open, waits)
+        before = self.stored_jobs.get(record.id)
+        return JobChange(record, before, decide_at, plan_at, target, fast_from)
 
 
 class LoadedJobs(Jobs):
@@ -246,8 +252,6 @@ class LoadedFires(Fires):
         self._reader = cache.backend.reader
         self._loaded: dict[str, datetime] = {}
         """By job: up to which due time its live fires are here."""
-        self._next_stored: dict[str, datetime | None] = {}
-        """By job: when the next stored fire falls due that is not here."""
 
     def get(self, key: str) -> FireRecord | None:
         self._cache.load_fires([key])
@@ -268,19 +272,19 @@ class LoadedFires(Fires):
         return self._table.due(job_id, now)
 
     def next_planned(self, job_id: str, now: datetime) -> datetime | None:
-        stored = self._next_stored.get(job_id)
-        if job_id not in self._next_stored or (stored is not None and stored <= now):
+        stored = self._cache.next_stored.get(job_id)
+        if job_id not in self._cache.next_stored or (stored is not None and stored <= now):
             self._load([job_id], now)
-            stored = self._next_stored[job_id]
+            stored = self._cache.next_stored[job_id]
         fresh = self._table.next_planned(job_id, now)
         return min((when for when in (stored, fresh) if when), default=None)
 
     def withdraw_planned(self, job_id: str, now: datetime) -> None:
-        loaded, following = self._loaded.get(job_id), self._next_stored.get(job_id, now)
+        loaded, following = self._loaded.get(job_id), self._cache.next_stored.get(job_id, now)
         for fire in self._table.planned_after(job_id, now):
             self.drop(fire)
         if loaded is None or loaded > now or following is not None:
-            self._next_stored.pop(job_id, None)
+            self._cache.next_stored.pop(job_id, None)
             for key in self._cache.backend.save.withdraw_planned(job_id, now):
                 if key not in self._table.rows:
                     self._cache.changed_fires.setdefault(key, None)
@@ -317,7 +321,7 @@ class LoadedFires(Fires):
         self._cache.take(live.fires)
         for id in job_ids:
             self._loaded[id] = max(now, self._loaded.get(id, now))
-            self._next_stored[id] = live.next_due.get(id)
+            self._cache.next_stored[id] = live.next_due.get(id)
 
 
 class LoadedReplicas(Replicas):

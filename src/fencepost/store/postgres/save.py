@@ -24,7 +24,6 @@ from fencepost.store.postgres.records import (
     lease_row,
     outcome_row,
     place_of,
-    plain_since,
     replica_row,
     without_cursor,
 )
@@ -91,7 +90,7 @@ class PostgresSave(Save):
                     job.misfire_after // timedelta(microseconds=1),
                     int(job.misfire == "latest"),
                     int(job.overlap.kind == "skip"),
-                    plain_since(record, change.target),
+                    ticks(change.fast_from),
                     record.token,
                     ticks(record.decided_through),
                     _due_of(record.tail),

@@ -39,7 +39,7 @@ from fencepost.store.base import (
     Updated,
 )
 from fencepost.store.codec import micros, moment
-from fencepost.store.mirror import P, T, ThreadedMirror
+from fencepost.store.mirror import Mirror, P, T
 from fencepost.store.postgres import plain, rest
 from fencepost.store.postgres.arrays import Texts
 from fencepost.store.postgres.connection import PATIENCE, Connection, checked_by_driver, connect, told
@@ -48,13 +48,16 @@ from fencepost.store.postgres.line import Line, hints_so_far
 from fencepost.store.postgres.load import KnownTargets, PostgresLoad
 from fencepost.store.postgres.names import Names
 from fencepost.store.postgres.plain import Now
+from fencepost.store.postgres.preflight import preflight
 from fencepost.store.postgres.records import place_of
 from fencepost.store.postgres.save import PostgresSave
 from fencepost.store.postgres.schema import meta, namespaces, prepare, version
+from fencepost.store.preflight import Preflight
 from fencepost.store.reader import RowReader
 from fencepost.store.rules import claims, fires, history, planning, presence
 from fencepost.store.rules import updates as update_rules
 from fencepost.store.texts import KnownJobs
+from fencepost.store.threads import WorkerThread
 from fencepost.store.unit_of_work import UnitOfWork
 from fencepost.store.waiting import Waiters
 
@@ -75,7 +78,7 @@ class _Taken(Exception):
     """Somebody else is at this action."""
 
 
-class PostgresStore(ThreadedMirror):
+class PostgresStore(Mirror):
     """Replicas on any number of machines share a database.
 
     All of a process's steps go through one connection, on a thread of its own.
@@ -87,7 +90,7 @@ class PostgresStore(ThreadedMirror):
         self, url: str, namespace: str = "default", clock: Clock | None = None, *, plainly: bool = True
     ) -> None:
         """`plainly`: take the short way where there is one. Without it every step is a careful one."""
-        super().__init__()
+        self._thread = WorkerThread()
         self.name = redacted(url)
         self._url = checked_by_driver(url)
         self._names = Names(namespace)
@@ -110,12 +113,15 @@ class PostgresStore(ThreadedMirror):
         store._owner, store._known_jobs = self, KnownJobs()
         return store
 
+    async def preflight(self, name: str) -> Preflight:
+        return await asyncio.to_thread(preflight, self._url, self._names.namespace)
+
     async def open(self) -> None:
         await self._step(lambda db: None)
 
     async def close(self) -> None:
-        await self._in_thread(self._close)
-        self._end_thread()
+        await self._thread.run(self._close)
+        self._thread.end()
 
     # --- hints and evidence ---------------------------------------------------------------------------------
 
@@ -341,7 +347,7 @@ class PostgresStore(ThreadedMirror):
         return (None, None) if self._clock is None else (micros(self._clock.wall()), self._clock.steady())
 
     async def _step(self, work: Callable[..., T], *args: Any) -> T:
-        return await self._in_thread(self._take_step, work, *args)
+        return await self._thread.run(self._take_step, work, *args)
 
     def _take_step(self, work: Callable[..., T], *args: Any) -> T:
         try:

@@ -27,7 +27,6 @@ from fencepost.store.redis.values import (
     has_row,
     hot_values,
     lease_values,
-    plain_from,
     replica_values,
     same_cold,
     targets_digest,
@@ -113,23 +112,17 @@ class RedisSave(Save):
                 )
                 self._groups[before.group] = None
             return
-        job, target = change.record.job, change.target
+        job = change.record.job
         short = before.text
         if loaded is None or loaded.record is None or not same_cold(loaded.record, change.record):
             cold = cold_of(change.record)
             short = digest(cold)
             self._step.batch.add("HSET", self._step.keys.jobs, id, cold)
         hot = Hot(edition, rows, reach, f"{job.execute_on}:{job.target}", short)
-        simple = change.decide_at == self._earliest_open(change)
-        plain = plain_from(change.record, target, simple)
+        plain = NEVER if change.fast_from is None else str(micros(change.fast_from))
         self._step.batch.do("HSET", self._step.keys.hot(id), *hot_values(change.record, hot, plain))
         write_looks(self._step.batch, self._step.keys, before.group, hot.group, change)
         self._groups.update(dict.fromkeys(group for group in (before.group, hot.group) if group))
-
-    def _earliest_open(self, change: JobChange) -> datetime | None:
-        loaded = self._load.loaded.get(change.record.id)
-        following = self._load.following(loaded) if loaded else None
-        return min((due_at for due_at in (*change.open_at, following) if due_at is not None), default=None)
 
     # --- fires --------------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from fencepost.store.base import (
 )
 from fencepost.store.codec import micros
 from fencepost.store.mirror import Mirror, P, T
+from fencepost.store.preflight import Preflight
 from fencepost.store.redis import scripts
 from fencepost.store.redis.address import client_url, namespaces, prefix_of
 from fencepost.store.redis.beacons import Beacons
@@ -41,6 +42,7 @@ from fencepost.store.redis.channel import Channel
 from fencepost.store.redis.keys import Keys
 from fencepost.store.redis.link import TIMEOUT, Link
 from fencepost.store.redis.plain import Now, PlainPath
+from fencepost.store.redis.preflight import preflight
 from fencepost.store.redis.rest import (
     Decided,
     RedisWork,
@@ -242,6 +244,9 @@ class RedisStore(Mirror):
         return Evidence(gone=await self._beacons.gone([each for each in replicas if each == self._leader]))
 
     # --- the server ---------------------------------------------------------------------------------------------
+
+    async def preflight(self, name: str) -> Preflight:
+        return await preflight(self._url, self._namespace)
 
     async def open(self) -> None:
         await self._ready()

@@ -10,7 +10,7 @@ from fencepost.store.backend import Changes, JobChange, ReplicaChange, Save
 from fencepost.store.codec import micros
 from fencepost.store.reader import RowReader
 from fencepost.store.rows import TargetRecord
-from fencepost.store.rules.fast_path import is_covered
+from fencepost.store.rules.fast_path import ALWAYS
 from fencepost.store.rules.history import needed_events
 from fencepost.store.sqlite.queries import FIRE_FIELDS
 from fencepost.store.sqlite.schema import set_meta
@@ -46,7 +46,7 @@ class SqliteSave(Save):
             record, before = change.record, change.before
             if not same_outcome(before, record):
                 outcomes.append(outcome_row(record))
-            job, values = record.job, (*hot_row(change), _is_covered(change))
+            job, values = record.job, (*hot_row(change), _is_fast(change))
             if before is not None and same_but_hot(before, record):
                 hot.append((*values, record.id))
                 continue
@@ -100,6 +100,7 @@ class SqliteSave(Save):
 _FIRE_MARKS = ", ".join("?" * (len(FIRE_FIELDS) + 1))
 
 
-def _is_covered(change: JobChange) -> bool:
-    moments = [*change.open_at, *change.waiting_until]
-    return is_covered(change.record, change.target.gaps, change.decide_at, moments)
+def _is_fast(change: JobChange) -> bool:
+    """Whether the fast path covers every fire after the last one decided."""
+    decided = change.record.decided_through or ALWAYS
+    return change.fast_from is not None and change.fast_from <= decided
