@@ -26,7 +26,7 @@ from stop_sync.tables import DYNAMIC, KEYS, STATIC
 from tests.cluster.harness import Reader
 from tests.web.serving import STARTING, ServerProcess, a_port, eventually
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds for what takes one or two where nobody else is busy."""
 EXAMPLE = Path(__file__).parents[2] / "examples" / "stop_sync"
 RUNNING = 90.0

@@ -48,6 +48,7 @@ from fencepost.store.base import (
 from fencepost.store.state import StoreState
 from fencepost.testing.conformance import Harness, StoreConformance
 from tests.protocol.model import OPERATIONS
+from tests.protocol.sim.draw import varied
 
 REPLICAS = ("a", "b", "c")
 TARGETS = ("work", "play")
@@ -345,7 +346,8 @@ class Comparison:
         if kind == 2:
             return cron("* * * * *", tz=chance.choice(["UTC", "Asia/Kolkata"]))
         anchor = start - timedelta(seconds=chance.randint(0, 100)) if kind < 5 else None
-        return every(seconds=chance.choice([2.5, 5, 10, 20, 60]), anchor=anchor)
+        grid = every(seconds=chance.choice([2.5, 5, 10, 20, 60]), anchor=anchor)
+        return varied(grid, start, chance.getstate()[1][:8])
 
     async def _change(self) -> None:
         kind = self.chance.choices(["pause", "resume", "remove"], [4, 4, 1])[0]

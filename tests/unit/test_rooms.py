@@ -90,5 +90,5 @@ def test_integrations_are_found_by_what_is_installed() -> None:
 
 
 def test_a_missing_registration_says_what_to_do() -> None:
-    with pytest.raises(ConfigurationError, match="no 'wsgi' is registered .* install it again"):
-        integrations.load("fencepost.applications", "wsgi")
+    with pytest.raises(ConfigurationError, match="no 'cgi' is registered .* install it again"):
+        integrations.load("fencepost.applications", "cgi")

@@ -8,12 +8,10 @@ claimed fire is handed to the job's executor. APScheduler's own timer submits no
 from __future__ import annotations
 
 import asyncio
-import atexit
 import concurrent.futures
 import logging
 import os
-import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -38,6 +36,7 @@ from fencepost.apscheduler.registry import GuardedJobs, Terms
 from fencepost.errors import ConfigurationError, UsageError
 from fencepost.model import MISFIRES, Reason, State
 from fencepost.runs.events import Event
+from fencepost.runs.threads import before_exit
 from fencepost.scheduler.single_instance import SingleInstance
 from fencepost.store.base import Store
 
@@ -47,10 +46,6 @@ PATIENCE = 6.0
 """Seconds for settling and leaving, after the drain limit."""
 MOST_SLOTS = 10_000
 """The executors have limits of their own: `pools.py`."""
-
-_before_exit: Callable[[Callable[[], None]], Any] = getattr(threading, "_register_atexit", atexit.register)
-"""By the time of `atexit` all thread pools are shut down, those of jobs and of stores among them. This is how they
-get there in time themselves; the last to register is the first to be called."""
 
 _FINAL = frozenset(state.value for state in State if state.final)
 
@@ -112,7 +107,7 @@ class Guard:
         if scheduler.running:
             self.native.check_gate()
         Methods(self)
-        _before_exit(self._at_exit)
+        before_exit(self._at_exit)
         if scheduler.running:
             self._join_running()
 

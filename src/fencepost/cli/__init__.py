@@ -19,6 +19,8 @@ from fencepost.cli.cancel import cancel
 from fencepost.cli.demo import demo
 from fencepost.cli.doctor import doctor
 from fencepost.cli.fires import fires
+from fencepost.cli.importing import import_
+from fencepost.cli.init import init
 from fencepost.cli.jobs import jobs
 from fencepost.cli.pause import pause
 from fencepost.cli.preview import preview
@@ -32,6 +34,8 @@ from fencepost.cli.token import token
 from fencepost.cli.trigger import trigger
 from fencepost.cli.why import why
 from fencepost.errors import FencepostError, UsageError
+
+PROGRAM = "fencepost"
 
 
 class InOrder(click.Group):
@@ -68,6 +72,8 @@ COMMANDS = (
     audit,
     doctor,
     token,
+    init,
+    import_,
     demo,
 )
 
@@ -75,10 +81,10 @@ for command in COMMANDS:
     cli.add_command(command)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> None:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
-    code = outcome(arguments)
+    code = outcome(arguments, program)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -86,10 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def outcome(arguments: Sequence[str] | None = None) -> int:
+def outcome(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     """Run a command line and say its exit code."""
     try:
-        result = cli.main(args=arguments, prog_name="fencepost", standalone_mode=False)
+        result = cli.main(args=arguments, prog_name=program, standalone_mode=False)
     except click.UsageError as error:
         # click itself exits with 2, which here means that another run is active.
         error.show()

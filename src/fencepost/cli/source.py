@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import click
 
+from fencepost.cli.completing import completing
 from fencepost.cli.target import load
 from fencepost.errors import ConfigurationError, NothingStored, StoreUnavailable, UsageError
 from fencepost.insight.existence import WHERE_ELSE, must_exist, never_run
@@ -30,6 +31,8 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 4.0
 """For opening the store. Whoever calls a command gets an answer within ten."""
 Command = TypeVar("Command", bound=Callable[..., Any])
+HOST_TARGET: str | None = None
+"""Put before the words of every command where a framework knows the scheduler (`hosted.py`)."""
 
 
 def takes(*needed: str) -> Callable[[Command], Command]:
@@ -39,7 +42,7 @@ def takes(*needed: str) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         command = click.option("--namespace", help="Of the store; default: FENCEPOST_NAMESPACE.")(command)
         command = click.option("--store", "url", help="URL of the store; default: FENCEPOST_STORE.")(command)
-        return click.argument("words", nargs=-1, metavar=metavar)(command)
+        return click.argument("words", nargs=-1, metavar=metavar, shell_complete=completing(*needed))(command)
 
     return decorate
 
@@ -59,10 +62,12 @@ class Source:
     def of(
         cls, words: Sequence[str], needed: Sequence[str], url: str | None, namespace: str | None
     ) -> Source:
-        if not len(needed) <= len(words) <= len(needed) + 1:
-            missing = needed[len(words) :]
+        hosted = int(words[:1] == (HOST_TARGET,))
+        if not len(needed) <= len(words) - hosted <= len(needed) + 1 - hosted:
+            missing = needed[len(words) - hosted :]
             problem = f"Missing argument '{missing[0]}'." if missing else f"Unexpected '{words[-1]}'."
-            raise click.UsageError(f"{problem} Expected: {' '.join(['[TARGET]', *needed])}.", _context())
+            expected = " ".join(needed if hosted else ["[TARGET]", *needed]) or "no argument"
+            raise click.UsageError(f"{problem} Expected: {expected}.", _context())
         target = words[0] if len(words) > len(needed) else None
         scheduler = _scheduler(target, url, namespace)
         return cls(scheduler, target, tuple(words[len(words) - len(needed) :]))

@@ -14,6 +14,10 @@ WHERE_ELSE = (
 """What helps if a namespace holds nothing."""
 
 
+START = "fencepost run {target}"
+"""What starts a replica, for messages. Where a framework has a command line of its own, it names that."""
+
+
 def must_exist(store: Store, name: str, target: str | None = None) -> None:
     """The store can be seen from here, and its file or folder exists."""
     if not store.shared:
@@ -33,4 +37,8 @@ def must_exist(store: Store, name: str, target: str | None = None) -> None:
 
 
 def never_run(target: str) -> str:
-    return f"nothing has run here yet; start it with `fencepost run {target}`"
+    return f"nothing has run here yet; start it with `{how_to_start(target)}`"
+
+
+def how_to_start(target: str) -> str:
+    return START.format(target=target)

@@ -13,11 +13,12 @@ from itertools import takewhile
 
 from fencepost.insight.lookup import latest_fire, no_such_job
 from fencepost.insight.sentences import Scene, never, not_decided, not_due, of_fire
+from fencepost.insight.views.shapes import Shape, fire_shape, time
 from fencepost.insight.views.times import EXACT, Asked, asked
 from fencepost.insight.views.words import when
 from fencepost.model import FireRecord, JobEvent, JobRecord, State
 from fencepost.model.periods import DefinitionPeriod, periods_of
-from fencepost.model.triggers import Trigger, zone
+from fencepost.model.triggers import Trigger, iso, zone
 from fencepost.store.base import FireQuery, Roster, Store
 
 LOOK_BACK = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=32))
@@ -35,7 +36,7 @@ class Answer:
     zone: str | None
     """The zone it was read in; None: it named its own offset, or no moment was given."""
     verdict: str
-    """The fire's state, or: not due, not decided, not in the calendar, no schedule, before its time, removed,
+    """The fire's state, or: not due, not decided, not in the calendar, left out, no schedule, before its time, removed,
     forgotten, unaccounted."""
     text: str
     """What became of it."""
@@ -51,6 +52,21 @@ class Answer:
 
     def __str__(self) -> str:
         return f"{self.subject} {self.text}"
+
+
+def answer_shape(found: Answer) -> Shape:
+    return {
+        "job_id": found.job_id,
+        "asked": iso(found.asked),
+        "zone": found.zone,
+        "due_at": time(found.due_at),
+        "verdict": found.verdict,
+        "answer": f"{found.subject} {found.text}",
+        "fire": fire_shape(found.fire) if found.fire else None,
+        "refers_to": fire_shape(found.other) if found.other else None,
+        "before": time(found.before),
+        "after": time(found.after),
+    }
 
 
 @dataclass(frozen=True)
@@ -180,10 +196,13 @@ async def _around(store: Store, case: Case, start: datetime, question: Asked) ->
         return replace(blank, verdict="removed", text=f"The job was removed at {when(period.until)}{by}.")
     if period.trigger is None:
         return replace(blank, verdict="no schedule", text="The job has no schedule: it runs when triggered.")
-    return _off_calendar(blank, period, period.trigger, start)
+    return _off_calendar(blank, period, period.trigger, start, question.width)
 
 
-def _off_calendar(blank: Answer, period: DefinitionPeriod, trigger: Trigger, start: datetime) -> Answer:
+def _off_calendar(
+    blank: Answer, period: DefinitionPeriod, trigger: Trigger, start: datetime, width: timedelta
+) -> Answer:
+    left = next(trigger.left_out(max(start - EXACT, period.since), start + width - EXACT), None)
     before = _last_before(trigger, start, period.since)
     after = trigger.next_after(start)
     if after and period.until and after > period.until:
@@ -194,9 +213,11 @@ def _off_calendar(blank: Answer, period: DefinitionPeriod, trigger: Trigger, sta
             *([f"the one after at {when(after)}"] if after else []),
         ]
     )
-    text = f"Nothing was due then: its schedule is {trigger.describe()}"
+    text = "Nothing was due then: its" if left is None else f"Nothing was due then, {left}. Its"
+    text += f" schedule is {trigger.describe()}"
     text += f", with {nearest}." if nearest else ", which has no fires near."
-    return replace(blank, verdict="not in the calendar", text=text, before=before, after=after)
+    verdict = "not in the calendar" if left is None else "left out"
+    return replace(blank, verdict=verdict, text=text, before=before, after=after)
 
 
 def _too_early(case: Case) -> str:
@@ -222,8 +243,7 @@ def _last_before(trigger: Trigger, moment: datetime, since: datetime) -> datetim
 
 
 def _zone_of(trigger: Trigger | None) -> str:
-    name = getattr(trigger, "tz", None)
-    return name if isinstance(name, str) else "UTC"
+    return (trigger.local_zone if trigger else None) or "UTC"
 
 
 def _subject(case: Case, found: Answer, question: Asked) -> str:

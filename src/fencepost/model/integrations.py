@@ -6,7 +6,7 @@ A package names its integration in its `pyproject.toml`, as Fencepost does for i
     apscheduler = "fencepost.apscheduler.triggers"
 
 `fencepost.triggers`: modules that call `register_trigger_type`, by the name of the type.
-`fencepost.applications`: what `Scheduler.asgi` makes, by the name `asgi`.
+`fencepost.applications`: what `Scheduler.asgi` and `.wsgi` make, by these names.
 """
 
 from __future__ import annotations

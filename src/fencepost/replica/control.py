@@ -9,15 +9,32 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import sys
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from fencepost.errors import UsageError
+
 T = TypeVar("T")
+
+
+def has_greenlets() -> bool:
+    """Whether gevent or eventlet has replaced threads: a thread can run one event loop, and theirs are all one."""
+    gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
+    return bool(
+        (gevent is not None and gevent.is_module_patched("threading"))
+        or (eventlet is not None and eventlet.is_monkey_patched("thread"))
+    )
 
 
 class ControlThread:
     def __init__(self, name: str = "fencepost-control") -> None:
+        if has_greenlets():
+            raise UsageError(
+                "gevent or eventlet has replaced threads in this process, so it cannot ask the store: use the command "
+                "line, the API of `fencepost serve`, or trigger(…, connection=…) with a connection of your own"
+            )
         self.loop = asyncio.new_event_loop()
         # A daemon: a host that exits without stopping the scheduler must not hang. What was running then is
         # settled as after a crash.
@@ -26,6 +43,10 @@ class ControlThread:
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    @property
+    def is_current(self) -> bool:
+        return threading.current_thread() is self._thread
 
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)

@@ -31,6 +31,7 @@ from fencepost.replica.declaring import Declarer
 from fencepost.replica.election import TRUSTED, Leadership
 from fencepost.replica.heartbeat import Heartbeat
 from fencepost.replica.inspector import Inspector
+from fencepost.replica.intake import Intake
 from fencepost.replica.janitor import Janitor
 from fencepost.replica.lag import LagWatch
 from fencepost.replica.locks import log_lease
@@ -127,6 +128,7 @@ class Replica:
         self.janitor = Janitor(self)
         self.watcher = Watcher(self)
         self.inspector = Inspector(self)
+        self.intake = Intake(self)
         self.listener = Listener(self)
         self.lag_watch = LagWatch(self)
         self.evidence = Evidence()
@@ -138,6 +140,7 @@ class Replica:
             self.janitor,
             self.watcher,
             self.inspector,
+            self.intake,
         ]
         self._tasks: list[asyncio.Task[None]] = []
 

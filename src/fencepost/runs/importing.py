@@ -52,6 +52,11 @@ def refusing_starts(module: str) -> Iterator[None]:
         _current = before
 
 
+def is_importing() -> bool:
+    """Whether a module is imported for its jobs."""
+    return _current is not None
+
+
 def check_start() -> None:
     """Called where a scheduler starts, before anything is done."""
     if _current is not None:

@@ -153,7 +153,7 @@ class Registry:
         return task
 
     def find(self, function: Callable[..., Any]) -> Task | None:
-        return next((task for task in self._tasks.values() if task.function is function), None)
+        return next((task for task in self._tasks.values() if _stands_for(task.function) is function), None)
 
     def check_installed(self) -> None:
         """Raise a `ConfigurationError` if a task needs a package that this host lacks."""
@@ -164,6 +164,11 @@ class Registry:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(sorted(self._tasks))
+
+
+def _stands_for(function: Any) -> Any:
+    """What was declared: the function itself, or what an integration runs it for."""
+    return getattr(function, "stands_for", function)
 
 
 def _is_async(function: Any) -> bool:

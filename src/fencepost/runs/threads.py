@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import concurrent.futures.thread  # noqa: F401  it registers its own end when it is imported: before ours
 import contextvars
 import queue
 import threading
@@ -13,6 +15,10 @@ from typing import Any
 from fencepost.store import forks
 
 Work = Callable[[], None]
+
+before_exit: Callable[[Work], Any] = getattr(threading, "_register_atexit", atexit.register)
+"""By the time of `atexit` all thread pools are shut down, those of jobs and of stores among them. This is how they
+get there in time themselves; the last to register is the first to be called."""
 
 
 class DaemonThreads(Executor):

@@ -8,8 +8,17 @@ import inspect
 import logging
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -50,6 +59,7 @@ from fencepost.runs.recurring import RecurringErrors
 from fencepost.runs.resources import Resource, checked_resources
 from fencepost.runs.run import Host
 from fencepost.runs.tasks import Registry, Task, checked_args
+from fencepost.scheduler.background import Background
 from fencepost.scheduler.declare import as_trigger, declared_job, default_policies
 from fencepost.scheduler.garbage import short_collections
 from fencepost.scheduler.handle import Handle, SyncScheduler
@@ -57,6 +67,7 @@ from fencepost.scheduler.manual import add_manual, check_retry, new_key
 from fencepost.scheduler.shutdown import Shutdown
 from fencepost.scheduler.signals import end_at_once, on_hangup, tell_stopping
 from fencepost.scheduler.single_instance import SingleInstance
+from fencepost.scheduler.transactions import Transactions, on_commit
 from fencepost.settings import Settings, did_you_mean, redacted
 from fencepost.store import forks
 from fencepost.store.base import ChangeJob, FireQuery, NewFire, PutJob, Store
@@ -80,6 +91,18 @@ class Service(Protocol):
 
     def lifespan(self, app: object) -> AbstractAsyncContextManager[None]:
         """For the application it is mounted in."""
+
+    def reload(self) -> None:
+        """Read the file of tokens again."""
+
+
+class WsgiService(Protocol):
+    """What `Scheduler.wsgi` returns: a WSGI application."""
+
+    def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]: ...
+
+    def answer(self, environ: Any) -> Any:
+        """`status`, `headers` and `body`, for frameworks with responses of their own."""
 
     def reload(self) -> None:
         """Read the file of tokens again."""
@@ -114,6 +137,8 @@ class Scheduler:
         self.sync = SyncScheduler(self)
         self.reader = Reader(self)
         self.shutdown = Shutdown(self)
+        self._background = Background(self)
+        self.transactions = Transactions(self._open_store, lambda: self.store_name)
         self._resources = checked_resources(resources or {})
         self.job_file: Path | None = None
         """The file that declares all its jobs."""
@@ -244,6 +269,11 @@ class Scheduler:
         self._registry.add(known)
         self._jobs = {id: job for id, job in self._jobs.items() if job.target == task}
 
+    def withdraw(self, ids: Iterable[str]) -> None:
+        """Take declarations back, as if they had never been made. Before the start."""
+        for id in ids:
+            self._registry.drop(self._jobs.pop(id).target)
+
     def become(self, other: Scheduler) -> tuple[list[str], list[str], list[str]]:
         """Take the jobs of another, which was made from the same file: the ids of those that are new, changed, gone."""
         before, after = self._jobs, other._jobs
@@ -333,17 +363,44 @@ class Scheduler:
         async with self:
             yield
 
+    def start_in_background(self) -> None:
+        """Take part in a host without an event loop, such as Flask or a script: coroutine jobs run on a loop of ours,
+        in a thread. Returns when `start` would; once started, does nothing. At exit it is stopped, which drains. A
+        forked child starts its own when it first uses the scheduler."""
+        self._background.start()
+
+    def stop_in_background(self) -> None:
+        """`stop`, for what `start_in_background` started; else nothing. Blocks for as long as runs drain."""
+        self._background.stop()
+
+    def start_if_forked(self) -> None:
+        """In a forked child: start what the parent had started in the background, unless that is done. Every use of the
+        scheduler does this."""
+        self._background.start_if_forked()
+
+    @contextmanager
+    def background(self) -> Iterator[Scheduler]:
+        """`with scheduler.background():` takes part inside of it."""
+        self.start_in_background()
+        try:
+            yield self
+        finally:
+            self.stop_in_background()
+
     def asgi(self, *, replica: bool = True, authorize: Callable[[Any], Any] | None = None) -> Service:
         """API, live events, health, metrics and widget as an ASGI application, to be served or mounted:
         `app.mount("/fencepost", scheduler.asgi())`. Mounted, it needs the host's lifespan (see docs/embedding.md).
 
         `replica=False` serves without taking part. `authorize` is asked who may do what; without it the tokens of the
         settings decide."""
-        try:
-            service: Callable[..., Service] = integrations.load("fencepost.applications", "asgi")
-        except ModuleNotFoundError as error:
-            raise missing_extra("the service", error, "web") from None
-        return service(self, replica=replica, authorize=authorize)
+        service: Service = _application("asgi")(self, replica=replica, authorize=authorize)
+        return service
+
+    def wsgi(self, *, replica: bool = True, authorize: Callable[[Any], Any] | None = None) -> WsgiService:
+        """The same as a WSGI application, beside `start_in_background()`. Events are polled. `authorize` gets the WSGI
+        environment, on the thread of the request (see docs/synchronous-hosts.md)."""
+        service: WsgiService = _application("wsgi")(self, replica=replica, authorize=authorize)
+        return service
 
     def run(self, *, seconds: float | None = None) -> None:
         """Take part until SIGTERM, SIGHUP or SIGINT, or for so many seconds. Blocks, stops gracefully, and raises
@@ -382,12 +439,37 @@ class Scheduler:
         args: Mapping[str, Json] | None = None,
         idempotency_key: str | None = None,
         if_active: str = "queue",
+        connection: Any = None,
     ) -> Handle:
         """Run a job now, on whichever replica has room. With `if_active="refuse"` an active run raises
-        `AnotherRunIsActive`; the same `idempotency_key` adds one fire however often it is sent."""
+        `AnotherRunIsActive`; the same `idempotency_key` adds one fire however often it is sent. With a `connection` of
+        yours to the store's database the fire is committed with your transaction, or not at all
+        (docs/transactions.md)."""
+        if connection is not None:
+            fire = self.new_fire(what, args, idempotency_key, if_active)
+            await self.transactions.write_async(connection, fire)
+            return Handle(self, fire.key, fire.job_id, is_asked_for=True)
         return await self.ask(
             self.do_trigger(what, args=args, idempotency_key=idempotency_key, if_active=if_active)
         )
+
+    def trigger_on_commit(
+        self,
+        what: Callable[..., Any] | str,
+        *,
+        connection: Any,
+        args: Mapping[str, Json] | None = None,
+        idempotency_key: str | None = None,
+        if_active: str = "queue",
+    ) -> str:
+        """For a database that is not the store's: trigger once the caller's transaction is committed. Returns the key
+        of the fire. `connection`: of Django, or a Session of SQLAlchemy. A process that dies right after the commit
+        triggers nothing."""
+        fire = self.new_fire(what, args, idempotency_key, if_active)
+        name = fire.key.partition("!")[2]
+        call = partial(self.sync.trigger, fire.job_id, args=args, idempotency_key=name, if_active=if_active)
+        on_commit(connection, call)
+        return fire.key
 
     async def retry(self, key: str, *, again: bool = False, idempotency_key: str | None = None) -> Handle:
         """Run what the fire `key` ran once more, with its due time. Fenced effects that it has committed do not happen
@@ -452,9 +534,23 @@ class Scheduler:
         by: str = "",
         repeats: Mapping[str, Json] | None = None,
     ) -> Handle:
+        new = self.new_fire(what, args, idempotency_key, if_active, by, repeats)
+        await add_manual(await self._ready_store(), new, self._jobs)
+        return Handle(self, new.key, new.job_id)
+
+    def new_fire(
+        self,
+        what: Callable[..., Any] | str,
+        args: Mapping[str, Json] | None = None,
+        idempotency_key: str | None = None,
+        if_active: str = "queue",
+        by: str = "",
+        repeats: Mapping[str, Json] | None = None,
+    ) -> NewFire:
+        """What is asked for, checked."""
         if if_active not in ("queue", "refuse"):
             raise ConfigurationError(f'if_active={if_active!r} is not known; use "queue" or "refuse"')
-        store, job_id = await self._ready_store(), self._id_of(what)
+        job_id = self._id_of(what)
         declared = self._jobs.get(job_id)
         if declared is not None:
             task = self._registry.get(declared.target)
@@ -462,9 +558,7 @@ class Scheduler:
         key = new_key(job_id, idempotency_key)
         if args is not None:
             args = checked_args(args, f"a fire of {job_id}")
-        new = NewFire(key, job_id, args, if_active, clean_text(by, NOTE_LIMIT), repeats)  # type: ignore[arg-type]
-        await add_manual(store, new, self._jobs)
-        return Handle(self, key, job_id)
+        return NewFire(key, job_id, args, if_active, clean_text(by, NOTE_LIMIT), repeats)  # type: ignore[arg-type]
 
     async def do_retry(
         self, key: str, *, again: bool = False, idempotency_key: str | None = None, by: str = ""
@@ -625,16 +719,26 @@ class Scheduler:
             asked.cancel()
             raise
 
+    def ask_host(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it on the event loop that coroutine jobs run on, and wait for it. From any other thread."""
+        if self._replica is None or self._host_loop is None:
+            work.close()
+            raise UsageError("this scheduler has not been started; call start_in_background() first")
+        return asyncio.run_coroutine_threadsafe(work, self._host_loop).result()
+
     def after_fork(self) -> None:
         """In a forked child: no thread came along, and the parent's replica is not ours. It can be started."""
         self._lock = threading.Lock()
         self._control = self._host = self._host_loop = self._draining = None
         self.shutdown.forget_parent()
+        self._background.after_fork()
+        self.transactions.after_fork()
         self.reader = Reader(self)
         self.forget_replica()
 
     def control_thread(self) -> ControlThread:
         """Started by the first who needs it."""
+        self.start_if_forked()
         with self._lock:
             if self._control is None:
                 self._control = ControlThread()
@@ -747,6 +851,14 @@ class Scheduler:
         if task is None:
             raise UsageError(f"{what!r} is not a job of this scheduler; decorate it, or give the job's id")
         return task.name
+
+
+def _application(kind: str) -> Callable[..., Any]:
+    try:
+        found: Callable[..., Any] = integrations.load("fencepost.applications", kind)
+    except ModuleNotFoundError as error:
+        raise missing_extra("the service", error, "web") from None
+    return found
 
 
 def _log_failure(task: asyncio.Future[Any] | concurrent.futures.Future[Any]) -> None:

@@ -96,6 +96,11 @@ class Shutdown:
         return self._server
 
     @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The host's event loop, from the beginning of a lifespan to its end."""
+        return self._loop
+
+    @property
     def is_installed(self) -> bool:
         """Whether a lifespan has begun and not ended."""
         return self._loop is not None

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 from asyncio import events
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import Context
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -63,6 +64,17 @@ class World:
             process.hold(what)
         else:
             process.perform(what)
+
+
+@contextmanager
+def no_event_loop() -> Iterator[None]:
+    """Inside of this no event loop runs, as far as anybody can tell who is called."""
+    before = events._get_running_loop()
+    events._set_running_loop(None)
+    try:
+        yield
+    finally:
+        events._set_running_loop(before)
 
 
 _EventLoop: Any = asyncio.AbstractEventLoop  # only the parts that are needed are there
@@ -153,10 +165,12 @@ class Process(_EventLoop):  # type: ignore[misc]
         """It is dropped when its time comes."""
 
     def run_in_executor(self, executor: Any, function: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-        """No threads here: it is done at once, while time stands still."""
+        """No threads here: it is done at once, while time stands still; as in a thread, no event loop runs there."""
         answer = self.create_future()
         try:
-            answer.set_result(function(*args))
+            with no_event_loop():
+                result = function(*args)
+            answer.set_result(result)
         except Exception as error:
             answer.set_exception(error)
         return answer

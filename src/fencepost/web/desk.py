@@ -33,7 +33,7 @@ MOST_COUNTED = 0.05
 NOT_STARTED = (
     "the scheduler has not been started in this process. A mounted application gets no lifespan of its own: give the "
     "host `lifespan=scheduler.lifespan`, or `async with scheduler:` inside its own; with asgi(replica=False) "
-    "`lifespan=` that application's `lifespan`"
+    "`lifespan=` that application's `lifespan`; under WSGI call scheduler.start_in_background()"
 )
 
 
@@ -70,6 +70,11 @@ class Desk:
         if found is not None:
             return found
         return await self._in_time(lambda: self.scheduler.reader.shared(what, work), patience)
+
+    async def in_background(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        """For work that takes long, and rests by itself so that others can read."""
+        self._check_started()
+        return await self.scheduler.reader.ask(work)
 
     async def everything(self, patience: float = PATIENCE) -> Reading:
         return await self._in_time(self.scheduler.reader.everything, patience)

@@ -124,12 +124,15 @@ class Feed:
             raise
         assert self._memory is not None
         at = self._memory.at
-        hello = {"now": iso(at)}
+        hello = Told(_id(at, 0), "hello", {"now": iso(at)}, at)
         if last_id is None:
-            listener.put(Told(_id(at, 0), "hello", hello, at))
+            listener.put(hello)
         else:
             for told in self._since(last_id, at):
-                listener.put(told)
+                if told.kind != "hello":
+                    listener.put(told)
+        if hello.id not in (told.id for told in self._kept):  # who comes back with it goes on from here
+            self._kept.append(hello)
 
     def leave(self, listener: Listener) -> None:
         self._listeners.discard(listener)

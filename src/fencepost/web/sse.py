@@ -29,6 +29,11 @@ BUFFERED = 16_384
 BUFFERED_BY_KERNEL = 65_536
 """and in the kernel, which would else take megabytes for each, and hide for minutes that it takes none."""
 
+POLLED = "fencepost.polled"
+"""In the scope of a request that cannot be answered bit by bit (`wsgi.py`)."""
+POLL_MS = 3_000
+"""Milliseconds after which its client asks again. The feed goes on for longer without listeners."""
+
 
 class EventStream(Response):
     media_type = "text/event-stream"
@@ -47,6 +52,9 @@ class EventStream(Response):
             return
         if self._feed.listeners >= MOST_STREAMS:
             raise Problem(503, f"{MOST_STREAMS} streams are open already", headers={"Retry-After": "10"})
+        if scope.get(POLLED):
+            await self._answer_at_once(send)
+            return
         listener = self._listener
         await self._feed.join(listener, self._last_id)
         transport = scope.get(TRANSPORT)
@@ -72,6 +80,18 @@ class EventStream(Response):
         finally:
             self._feed.leave(listener)
             gone.cancel()
+
+    async def _answer_at_once(self, send: Send) -> None:
+        """With what happened since the last event the client has seen."""
+        await self._feed.join(self._listener, self._last_id)
+        try:
+            text = f"retry: {POLL_MS}\n\n"
+            while more := await self._listener.take(0):
+                text += more
+        finally:
+            self._feed.leave(self._listener)
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": text.encode()})
 
     def _beat(self) -> str:
         """Without an id: a stream that breaks off goes on after the last event."""

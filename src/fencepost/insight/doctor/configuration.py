@@ -38,7 +38,7 @@ def _given_otherwise(settings: Settings, directory: Path, variables: Iterable[st
         return
     differing = [
         field.name
-        for field in fields(settings)
+        for field in fields(Settings)
         if getattr(settings, field.name) != getattr(elsewhere, field.name)
     ]
     if differing:

@@ -18,7 +18,7 @@ from fencepost.insight.doctor.subject import Subject
 from fencepost.insight.doctor.target import compared, declared
 from fencepost.insight.doctor.unreadable import unreadable
 from fencepost.insight.doctor.zones import zones
-from fencepost.insight.existence import WHERE_ELSE
+from fencepost.insight.existence import WHERE_ELSE, how_to_start
 from fencepost.insight.views.overview import look_at_all
 from fencepost.store.base import Store
 
@@ -75,7 +75,7 @@ def _say_nothing_is_there(nothing: NothingStored, target: str | None, found: Dia
     """Code that has never run is no mistake. Without code there is nothing else to look at: the name must be wrong."""
     if target is not None:
         remedy = (
-            f"start it: `fencepost run {target}`; if it has been started, correct the URL or the namespace"
+            f"start it: `{how_to_start(target)}`; if it has been started, correct the URL or the namespace"
         )
         found.add("store", [warning(str(nothing), remedy)])
     else:

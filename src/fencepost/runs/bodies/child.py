@@ -123,7 +123,7 @@ def main(descriptor: int) -> None:
     threading.Thread(target=replica.listen, daemon=True).start()
     signal.signal(signal.SIGTERM, _cancelled)
     try:
-        function = find(order["where"])
+        function = find(order["where"], order.get("prepared_by"))
         logging.basicConfig(format=LOG_FORMAT)  # does nothing where the module has set up logging
         replica.send(ready=True)
         replica.go.wait()
@@ -136,9 +136,12 @@ def main(descriptor: int) -> None:
         replica.send(done=True, **_returned(result, fire.job_id))
 
 
-def find(where: Mapping[str, str]) -> Any:
-    """The function, in its module; a script is run as a module that is not the main one."""
+def find(where: Mapping[str, str], prepared_by: str | None = None) -> Any:
+    """The function, in its module; a script is run as a module that is not the main one. `prepared_by`: a module that
+    sets up the framework of the function's own first."""
     sys.path.insert(0, str(Path.cwd()))
+    if prepared_by is not None:
+        importlib.import_module(prepared_by)
     if "file" in where:
         with refusing_starts(where["file"]):
             names: Any = runpy.run_path(where["file"], run_name="__fencepost_body__")

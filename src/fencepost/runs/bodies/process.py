@@ -209,6 +209,7 @@ class FunctionBody(_Process):
     def _order(self) -> dict[str, Json]:
         return {
             "where": whereabouts(self._task.function),
+            "prepared_by": getattr(self._task.function, "prepared_by", None),
             "fire": to_json(self._fire.record),
             "args": dict(self._fire.args),
             "trust": self._link.trusted_until,

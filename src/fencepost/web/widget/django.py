@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from django import template
+from django.apps import apps
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone, translation
@@ -41,6 +42,8 @@ def fencepost_status(
 @cache
 def _tag(job: str | None) -> StatusTag:
     named: Any = getattr(settings, "FENCEPOST", {}).get("SCHEDULER")
+    if named is None and apps.is_installed("fencepost.django"):
+        named = "fencepost.django:scheduler"
     if isinstance(named, str) and ":" in named:
         module, _, attribute = named.partition(":")
         named = getattr(import_module(module), attribute)
