@@ -48,6 +48,6 @@ FROM base AS stop-sync
 COPY --from=build-stop-sync /opt/fencepost /opt/fencepost
 COPY examples/stop_sync/stop_sync ./stop_sync
 ENV STOP_SYNC_DATA_DIR=/data
-HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=3 \
+HEALTHCHECK --interval=3s --timeout=5s --start-period=30s --retries=3 \
     CMD ["python", "-m", "stop_sync.health"]
 CMD ["python", "-m", "stop_sync.service"]

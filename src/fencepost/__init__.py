@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from fencepost.insight.why import Answer
     from fencepost.model import FireRecord, State
     from fencepost.model.retry import Retry
-    from fencepost.model.triggers import Trigger, at, cron, every
+    from fencepost.model.triggers import Calendar, Trigger, at, cron, every, rrule
     from fencepost.pipeline import Pipeline, Source
     from fencepost.runs.events import Event
     from fencepost.runs.fire import Fire, current_fire
@@ -50,6 +50,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AnotherRunIsActive",
     "Answer",
+    "Calendar",
     "ConfigurationError",
     "Conflict",
     "EffectCommitted",
@@ -77,6 +78,7 @@ __all__ = [
     "cron",
     "current_fire",
     "every",
+    "rrule",
 ]
 
 _WHERE = {
@@ -104,10 +106,12 @@ _WHERE = {
     "Retry": "model.retry",
     "Scheduler": "scheduler.scheduler",
     "Settings": "settings",
+    "Calendar": "model.triggers",
     "Trigger": "model.triggers",
     "at": "model.triggers",
     "cron": "model.triggers",
     "every": "model.triggers",
+    "rrule": "model.triggers",
 }
 
 

@@ -258,6 +258,12 @@ def _toml_table(directory: Path) -> tuple[Path, dict[str, Any]]:
     return path, table
 
 
+def reserved_table(name: str, directory: Path) -> tuple[Path, Any]:
+    """A table beside the settings (`calendars`), and the file that it would be in; None: there is none."""
+    path, table = _toml_table(directory)
+    return path, table.get(name)
+
+
 def _from_toml(directory: Path, *, but_not: Container[str]) -> dict[str, Any]:
     path, table = _toml_table(directory)
     for key in table:
@@ -469,7 +475,7 @@ _OPTIONAL: Final = frozenset(
     }
 )
 _SECRETS: Final = ("store", "auth_token", "read_token")
-_RESERVED_TABLES: Final = frozenset({"jobs", "tasks"})
+_RESERVED_TABLES: Final = frozenset({"calendars", "jobs", "tasks"})
 
 
 def _variable(name: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from fencepost import Scheduler
 from fencepost.model import FireRecord
-from fencepost.pipeline.status import look
+from fencepost.pipeline.status import read_status
 from stop_sync.database import Database
 from stop_sync.pipeline import NAME
 from stop_sync.service import scheduler_of
@@ -26,7 +26,7 @@ from stop_sync.tables import DYNAMIC, KEYS, STATIC
 from tests.cluster.harness import Reader
 from tests.web.serving import STARTING, ServerProcess, a_port, eventually
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds for what takes one or two where nobody else is busy."""
 EXAMPLE = Path(__file__).parents[2] / "examples" / "stop_sync"
 RUNNING = 90.0
@@ -167,7 +167,7 @@ class System:
         return self._reader
 
     def status(self) -> dict[str, Any]:
-        return self.reader.ask(lambda store: look(store, NAME))
+        return self.reader.ask(lambda store: read_status(store, NAME))
 
     def kept(self) -> Any:
         """The durable record of the last success."""

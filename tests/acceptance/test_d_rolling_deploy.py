@@ -9,6 +9,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -91,9 +92,9 @@ class Departure:
     log: str = ""
 
 
-DELAY = 1.0
-DRAIN = 6.0
-REQUEST = 3.0
+DELAY = 2.0
+DRAIN = 12.0
+REQUEST = 5.0
 """Seconds: longer than the listeners stay open."""
 MEANWHILE = 3
 
@@ -109,8 +110,8 @@ def departure(
         postgres_servers(16).database() as url,
         Books(url) as books,
         ThreadPoolExecutor(4) as pool,
-        application(url, folder / "a", more={"EXPORT_STEPS": "28"}, **options) as one,
-        application(url, folder / "b", more={"EXPORT_STEPS": "28"}, **options) as other,
+        application(url, folder / "a", more={"EXPORT_STEPS": "45"}, **options) as one,
+        application(url, folder / "b", more={"EXPORT_STEPS": "45"}, **options) as other,
     ):
         all_ready(one, other)
         leader = one if eventually(books.leader) == one.popen.pid else other
@@ -125,9 +126,15 @@ def depart(leader: ServerProcess, books: Books, pool: ThreadPoolExecutor) -> Dep
     def since() -> float:
         return time.monotonic() - begun
 
+    asked = threading.Event()
+
+    def sent(event: str, _: Any) -> None:
+        if event == "http11.send_request_body.complete":
+            asked.set()
+
     def ask() -> None:
         with client_of(leader.url) as client:
-            seen.request = client.get(f"/work?seconds={REQUEST}")
+            seen.request = client.get(f"/work?seconds={REQUEST}", extensions={"trace": sent})
         seen.request_ended = since()
 
     def watch_run() -> None:
@@ -139,6 +146,7 @@ def depart(leader: ServerProcess, books: Books, pool: ThreadPoolExecutor) -> Dep
         assert client.get("/health/ready").status_code == 200
         export = books.start_export()
         watching = [pool.submit(ask), pool.submit(watch_run)]
+        assert asked.wait(STARTING), "the request is under way"
         begun = time.monotonic()
         leader.terminate()
         while seen.readiness is None or seen.readiness.status_code != 503:

@@ -83,14 +83,24 @@ class Application:
         options += ["--timeout-worker-healthcheck", "30"]  # on a busy machine
         self._spawn([sys.executable, "-m", "uvicorn", *app, *options])
 
-    def under_gunicorn(self, workers: int, app: str = f"{APPS}.flask_app:app") -> None:
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port.number}"
+
+    def under_gunicorn(
+        self, workers: int, app: str = f"{APPS}.flask_app:app", options: Sequence[str] = ()
+    ) -> None:
         bind = f"127.0.0.1:{self._port.number}"
-        command = [sys.executable, "-m", "gunicorn", app, "--no-control-socket"]
+        command = [sys.executable, "-m", "gunicorn", app, "--no-control-socket", *options]
         self._spawn([*command, "-w", str(workers), "-b", bind, "--log-level", "warning"])
 
     def as_service(self, times: int, app: str = f"{APPS}.service") -> None:
         for _ in range(times):
             self._spawn([sys.executable, "-m", app])
+
+    def under_flask(self, app: str, options: Sequence[str] = ()) -> None:
+        port = str(self._port.number)
+        self._spawn([sys.executable, "-m", "flask", "--app", app, "run", "--port", port, *options])
 
     def _spawn(self, command: Sequence[str]) -> None:
         with (self.folder / "stderr").open("ab") as stderr:

@@ -1,7 +1,7 @@
 """When fires are due, worked out a second time and on purpose differently from `fencepost.model.triggers`.
 
-The checker compares the ledger with this. It walks time minute by minute (cron) or by counting (every), knows
-only the plain forms of a cron field, and shares no code with the triggers.
+The checker compares the ledger with this. It walks time minute by minute (cron) or by counting (every), takes sets of
+fires together (combinations), knows only the plain forms of a cron field, and shares no code with the triggers.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ MINUTE = timedelta(minutes=1)
 def due_between(trigger: Mapping[str, Any], after: datetime, until: datetime) -> list[datetime]:
     """The fires of this trigger (as JSON) in (after, until]."""
     kind = trigger["type"]
+    if kind in _MADE_OF_OTHERS:
+        return sorted(_MADE_OF_OTHERS[kind](trigger, after, until))
     if kind == "every":
         fires = _grid(trigger, until)
     elif kind == "cron":
@@ -79,6 +81,44 @@ def _scan(trigger: Mapping[str, Any], after: datetime, until: datetime) -> Itera
             skipped += MINUTE
         if jumped_over or (matches(local) and not aware.fold):
             yield moment
+
+
+def _any(trigger: Mapping[str, Any], after: datetime, until: datetime) -> set[datetime]:
+    return {fire for member in trigger["members"] for fire in due_between(member, after, until)}
+
+
+def _all(trigger: Mapping[str, Any], after: datetime, until: datetime) -> set[datetime]:
+    return set.intersection(*(set(due_between(member, after, until)) for member in trigger["members"]))
+
+
+def _except(trigger: Mapping[str, Any], after: datetime, until: datetime) -> set[datetime]:
+    return set(due_between(trigger["of"], after, until)) - set(due_between(trigger["without"], after, until))
+
+
+def _spread(trigger: Mapping[str, Any], after: datetime, until: datetime) -> set[datetime]:
+    later = timedelta(seconds=trigger["offset"])
+    return {fire + later for fire in due_between(trigger["of"], after - later, until - later)}
+
+
+def _on_open_days(trigger: Mapping[str, Any], after: datetime, until: datetime) -> set[datetime]:
+    calendar = trigger["calendar"]
+    zone = ZoneInfo(calendar.get("tz") or trigger["of"].get("tz") or "UTC")
+    days = {day for text in calendar.get("days", {}).values() for day in text.split()}
+    windows = [(_parse(each["from"]), _parse(each["until"])) for each in calendar.get("blackouts", [])]
+
+    def closed(moment: datetime) -> bool:
+        local = moment.astimezone(zone)
+        return (
+            local.date().isoformat() in days
+            or f"{local:%a}".lower() in calendar.get("weekend", "")
+            or any(begin <= moment < end for begin, end in windows)
+        )
+
+    assert trigger["closed"] == "exclude", "where fires move to is known to tests/unit/walk.py only"
+    return {fire for fire in due_between(trigger["of"], after, until) if not closed(fire)}
+
+
+_MADE_OF_OTHERS = {"any": _any, "all": _all, "except": _except, "spread": _spread, "calendar": _on_open_days}
 
 
 _BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))

@@ -50,7 +50,7 @@ async def test_what_gathers_in_line_shares_a_transaction(harness, elsewhere):
         first = asyncio.create_task(harness.trigger("job", "first"))
         await eventually(lambda: store._turn._queue is not None and store._turn._queue._stands)
         others = [asyncio.create_task(harness.trigger("job", f"n{n}")) for n in range(5)]
-        await eventually(lambda: len(store._steps) == 5)
+        await eventually(lambda: len(store._queue._waiting) == 5)
         told: list[str] = []
         store._db.set_trace_callback(told.append)
     outcomes = [(await task).outcome for task in [first, *others]]

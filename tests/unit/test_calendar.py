@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fencepost import at, cron, every
+from fencepost import Calendar, at, cron, every
 from tests.protocol.calendar import due_between
 
 
@@ -136,3 +136,30 @@ def test_a_grid_starts_one_interval_after_its_anchor_and_keeps_its_bounds():
 def test_given_moments_are_due_as_given():
     moments = [utc("2026-11-15T12:00"), utc("2026-11-16T12:00"), utc("2026-11-17T12:00")]
     assert due(at(*moments), "2026-11-15T12:00", "2026-11-16T12:00") == ["11-16 12:00"]
+
+
+def test_what_is_made_of_other_triggers():
+    noon = utc("2026-11-15T12:00")
+    two, three = (every(minutes=n, anchor=noon) for n in (2, 3))
+    window = ("2026-11-15T12:00", "2026-11-15T12:12")
+
+    def minutes(trigger) -> list[int]:
+        return [int(fire[-2:]) for fire in due(trigger, *window)]
+
+    assert minutes(two | three) == [2, 3, 4, 6, 8, 9, 10, 12]
+    assert minutes(two & three) == [6, 12]
+    assert minutes(three - two) == [3, 9]
+    spread = three.spread("10m", "job")
+    later = spread.offset
+    found = due_between(spread.to_json(), noon + later, noon + later + timedelta(minutes=6))
+    assert [fire - later for fire in found] == [noon + timedelta(minutes=3), noon + timedelta(minutes=6)]
+    freeze = Calendar("c", blackouts=[(utc("2026-11-15T12:06"), utc("2026-11-15T12:09"), "freeze")])
+    assert minutes(three.on(freeze)) == [3, 9, 12]
+    sunday = Calendar("c", weekend="sun")
+    assert due(cron("0 12 * * *").on(sunday), "2026-11-13", "2026-11-17") == [
+        "11-13 12:00",
+        "11-14 12:00",
+        "11-16 12:00",
+    ]
+    monday = Calendar("c", dates={"2026-11-16": "moved house"})
+    assert due(cron("0 12 * * *").on(monday), "2026-11-15", "2026-11-18") == ["11-15 12:00", "11-17 12:00"]

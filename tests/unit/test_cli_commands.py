@@ -757,6 +757,39 @@ def test_preview_uses_the_anchor_in_the_store(cli, app, database, monkeypatch):
     assert not database.exists()
 
 
+def test_preview_says_what_the_calendar_leaves_out(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fencepost.toml").write_text("""
+store = "memory://"
+[calendars.office]
+dates = { "2026-05-14" = "Ascension Day", "2026-05-15" = "Bridge" }
+[jobs.report]
+command = ["true"]
+cron = "0 */8 * * *"
+tz = "Europe/Zurich"
+calendar = "office"
+""")
+    arguments = ("--from", "2026-05-13T15:00:00Z", "--count", "2")
+    assert cli("preview", "fencepost.toml", "report", *arguments, "--json").data[1:] == [
+        {"due_at": "2026-05-16T06:00:00.000000Z"}
+    ]
+    assert cli("preview", "fencepost.toml", "report", *arguments, "--json").data[0] == {
+        "due_at": "2026-05-15T22:00:00.000000Z",
+        "left_out": [
+            {"at": f"2026-05-{day}:00:00.000000Z", "why": why}
+            for why, days in (
+                ("Ascension Day", ("13T22", "14T06", "14T14")),
+                ("Bridge", ("14T22", "15T06", "15T14")),
+            )
+            for day in days
+        ],
+    }
+    shown = " ".join(cli("preview", "fencepost.toml", "report", *arguments).out.split())
+    assert "2026-05-14 00:00:00+02:00 left out: Ascension Day, and 2 more" in shown
+    assert "2026-05-15 00:00:00+02:00 left out: Bridge, and 2 more" in shown
+    assert "cron 0 */8 * * * in Europe/Zurich; left out when office is closed" in shown
+
+
 # What goes wrong
 
 

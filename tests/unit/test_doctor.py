@@ -271,7 +271,7 @@ def test_a_journal_that_a_replica_would_change_is_not_changed_here(doctor, datab
     with closing(sqlite3.connect(database)) as db:
         db.execute(f"pragma journal_mode = {'delete' if sound else 'wal'}")
     before = database.read_bytes()
-    monkeypatch.setattr("fencepost.insight.doctor.looks.wal_is_sound", lambda version: sound)
+    monkeypatch.setattr("fencepost.store.sqlite.preflight.wal_is_sound", lambda version: sound)
     done = doctor()
     told = "a replica that starts here changes it to WAL" if sound else "may corrupt it"
     assert told in done.of("store", "warning" if sound else "problem")
@@ -282,7 +282,7 @@ def test_a_journal_that_a_replica_would_change_is_not_changed_here(doctor, datab
 
 def test_after_a_boot_nothing_is_settled_by_looking(doctor, database, monkeypatch):
     before = database.read_bytes()
-    monkeypatch.setattr("fencepost.insight.doctor.looks.boot_id", lambda: "another")
+    monkeypatch.setattr("fencepost.store.local.boot_id", lambda: "another")
     done = doctor()
     assert "this machine has started anew, and no replica since" in done.of("store", "problem")
     assert (done.code, done.of("cluster")) == (WRONG, "")
@@ -473,7 +473,7 @@ def test_what_is_due_and_decided_by_nobody(doctor, database, clock):
     clock.now = at("04:31")
     done = doctor()
     found = done.of("jobs", "problem")
-    assert "poll: 1 fire due since 2026-11-15 04:20:00Z, and decided by nobody" in found
+    assert "poll: 1 fire due since 2026-11-15 04:20:00Z, and decided by no replica" in found
     assert "poll: its calendar is planned up to 2026-11-15 04:20:00Z only" in found
     assert done.code == WRONG
     pause = ChangeJob("poll", "pause")

@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import Answer, ConfigurationError, FireRecord, JobView, Scheduler, UsageError, cron, every
+from fencepost import (
+    Answer,
+    Calendar,
+    ConfigurationError,
+    FireRecord,
+    JobView,
+    Scheduler,
+    UsageError,
+    cron,
+    every,
+)
+from fencepost.model.triggers import Spread
 from fencepost.testing import virtual
 from fencepost.testing.virtual import VirtualTime
 
@@ -114,3 +125,31 @@ def test_the_same_from_blocking_code(tmp_path: Path) -> None:
     [fire] = scheduler.sync.find_fires("digest")
     assert fire.key == handle.key
     assert scheduler.sync.why("digest").verdict == "not decided"
+
+
+def test_why_names_what_the_calendar_has_left_out() -> None:
+    office = Calendar("office", dates={"2026-11-16": "Moving day"}, weekend="sun")
+    scheduler = Scheduler(store="memory://")
+
+    @scheduler.job(cron("0 3 * * *", tz="Europe/Zurich", calendar=office), id="report", spread="10m")
+    def report() -> None: ...
+
+    @scheduler.job(cron("0 3 15 * *", tz="Europe/Zurich", calendar=office, closed="shift"), id="rent")
+    def rent() -> None: ...
+
+    trigger = scheduler.jobs["report"].trigger
+    assert isinstance(trigger, Spread)
+    with virtual(scheduler, start=DAY) as time:
+        time.advance(hours=60)
+        assert [f"{fire.due_at:%d %H}" for fire in time.fires("report")] == ["17 02"]
+        assert [f"{fire.due_at:%d %H}" for fire in time.fires("rent")] == ["17 02"]
+        monday = DAY + timedelta(days=1, hours=2) + trigger.offset
+        found = time.do(scheduler.why("report", monday))
+        assert (found.verdict, found.after) == ("left out", monday + timedelta(days=1))
+        assert "Nothing was due then, left out: Moving day. Its schedule is cron 0 3 * * * in Europe" in str(
+            found
+        )
+        found = time.do(scheduler.why("rent", "2026-11-15T03:00"))
+        assert "Nothing was due then, moved to 2026-11-17 02:00:00Z: Sunday." in str(found)
+        assert time.do(scheduler.why("rent", "2026-11-15T04:00")).verdict == "not in the calendar"
+        assert time.do(scheduler.why("rent", "2026-11-17T03:00")).verdict == "succeeded"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from fencepost.errors import ConfigurationError
-from fencepost.model.triggers import cron, every
+from fencepost.model.triggers import Calendar, cron, every, rrule
 from fencepost.runs.bodies.command import Command
 from fencepost.scheduler.jobfile import scheduler_from
 
@@ -86,3 +87,52 @@ def test_what_does_not_fit_is_said(tmp_path, text, says):
     with pytest.raises(ConfigurationError) as refused:
         load(tmp_path, text)
     assert says in str(refused.value)
+
+
+CALENDAR = """
+[calendars.office]
+weekend = "sat,sun"
+dates = { "2026-05-14" = "Ascension Day" }
+
+[jobs.report]
+command = ["true"]
+cron = "0 8 * * *"
+tz = "Europe/Zurich"
+calendar = "office"
+closed = "shift"
+spread = "10m"
+
+[jobs.friday]
+command = ["true"]
+rrule = "FREQ=MONTHLY;BYDAY=-1FR"
+start = 2026-11-27T17:00:00+01:00
+tz = "Europe/Zurich"
+"""
+
+
+def test_calendars_rules_and_spread(tmp_path):
+    scheduler = load(tmp_path, CALENDAR)
+    office = Calendar("office", weekend="sat,sun", dates={"2026-05-14": "Ascension Day"})
+    report = cron("0 8 * * *", tz="Europe/Zurich", calendar=office, closed="shift")
+    assert scheduler.jobs["report"].trigger == report.spread("10m", "report")
+    start = datetime(2026, 11, 27, 17, tzinfo=ZoneInfo("Europe/Zurich"))
+    assert scheduler.jobs["friday"].trigger == rrule("FREQ=MONTHLY;BYDAY=-1FR", start=start)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('calendar = "office"', 'calendar = "ofice"', "no calendar 'ofice'; did you mean 'office'"),
+        ('calendar = "office"\n', "", "closed goes with a calendar"),
+        ('"shift"', '"move"', "closed='move' is not known"),
+        ('dates = { "2026-05-14"', 'dates = { "2026-05-34"', "'2026-05-34' is not a date"),
+        ("start = 2026-11-27T17:00:00+01:00", "", "rrule needs a start"),
+        ('tz = "Europe/Zurich"\n\n', "", "names no zone"),
+        ('spread = "10m"', 'spread = "ten"', "not a duration"),
+    ],
+)
+def test_bad_calendars(tmp_path, old, new, message):
+    text = CALENDAR.replace(old, new) if old in CALENDAR else CALENDAR.rstrip() + "\n\n"
+    text = text.replace('+01:00\ntz = "Europe/Zurich"\n\n', "+01:00\n")
+    with pytest.raises(ConfigurationError, match=message):
+        load(tmp_path, text)

@@ -10,7 +10,7 @@ import pytest
 
 import fencepost.model.triggers as triggers
 from fencepost.errors import ConfigurationError
-from fencepost.model.triggers import at, cron, every, from_iso, iso, trigger_from_json
+from fencepost.model.triggers import at, codec, cron, every, from_iso, iso, trigger_from_json
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 NAIVE = datetime(2026, 11, 15, 12)
@@ -222,7 +222,6 @@ class TestCron:
             "0 24 * * *",
             "0 0 0 * *",
             "0 0 * * 8",
-            "@daily",
             "*/0 * * * *",
             "0 0 30 2 *",
             "5-1 * * * *",
@@ -362,7 +361,7 @@ def test_json(trigger: triggers.Trigger, value: dict) -> None:
     [
         (None, "None is not a trigger; give an object"),
         ([], "not a trigger"),
-        ({}, "set type to one of apscheduler, at, cron, every"),
+        ({}, "set type to one of all, any, apscheduler, at, calendar, cron, every, except, rrule, spread"),
         ({"type": "corn"}, "'corn' is no trigger type; did you mean 'cron'"),
         ({"type": ["cron"]}, "set type to one of"),
         ({"type": "every"}, "lacks 'seconds'; its keys are anchor, end, seconds"),
@@ -392,7 +391,7 @@ def test_bad_json(value: dict, message: str) -> None:
 
 
 def test_without_apscheduler_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(triggers._READERS, "apscheduler", raising=False)
+    monkeypatch.delitem(codec._READERS, "apscheduler", raising=False)
     for name in [name for name in sys.modules if "apscheduler" in name.split(".")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "apscheduler", None)

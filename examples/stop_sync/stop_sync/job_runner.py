@@ -6,12 +6,14 @@ Exit codes: 0 succeeded, 1 failed, 2 another run is active, 64 usage, 69 no stor
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from fencepost import UsageError
+from fencepost import ConfigurationError, UsageError
 from fencepost.cli import outcome
+from stop_sync.settings import Settings
 
 TARGET, JOB = "stop_sync.service:scheduler", "stops"
 
@@ -33,10 +35,19 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
+def forced() -> bool:
+    """By the caller's PIPELINE_FORCE_FULL_REFRESH: it counts also if a service takes the run, which has its own value.
+    What is wrong with the other variables is said by the run."""
+    try:
+        return Settings.of(os.environ).force_full_refresh
+    except ConfigurationError:
+        return False
+
+
 def main(words: Sequence[str] | None = None) -> int:
     given = options(words)
     place = "--wait" if given.service else "--here"
-    force = ["--force"] if given.force else []
+    force = ["--force"] if given.force or forced() else []
     return outcome(["trigger", TARGET, JOB, "--mode", given.mode, "--trigger", given.trigger, *force, place])
 
 

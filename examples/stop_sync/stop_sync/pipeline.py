@@ -17,7 +17,7 @@ from fencepost.pipeline import PipelineRun, rule
 from stop_sync.artefacts import FILES, count_rows
 from stop_sync.database import Database
 from stop_sync.model import KINDS
-from stop_sync.preprocess import REGISTER, TIMETABLE, preprocess, preprocess_osm, wait
+from stop_sync.preprocess import REGISTER, STEP_SECONDS, TIMETABLE, preprocess, preprocess_osm, wait
 from stop_sync.settings import Settings
 from stop_sync.tables import DYNAMIC, STATIC, fill
 
@@ -59,6 +59,8 @@ def pipeline_of(settings: Settings) -> Pipeline:
     def add(name: str, message: str, phase: Phase, *leaves: str, **options: Json) -> None:
         files = [does.folder / FILES[KINDS[each]] for each in leaves]
         pace = settings.pace * (3 if options.get("blocking") else 1)  # the overlay is worth a longer look
+        if settings.hold and settings.hold.stem == name:
+            phase = held(phase, settings.hold)
         if "executor" not in options:
             phase = paced(phase, pace)
         pipeline.phase(name, message=message, artefacts=files, **options)(phase)
@@ -171,6 +173,17 @@ def paced(phase: Phase, pace: timedelta) -> Phase:
         return phase(run)
 
     return slowly
+
+
+def held(phase: Phase, hold: Path) -> Phase:
+    """The phase, once the file is gone."""
+
+    def after(run: PipelineRun) -> Json:
+        while hold.exists():
+            wait(run, STEP_SECONDS)
+        return phase(run)
+
+    return after
 
 
 def _source(settings: Settings, name: str, url: str, *artefacts: str, probe: bool = True) -> Source:

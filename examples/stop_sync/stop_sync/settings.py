@@ -63,6 +63,8 @@ class Settings:
     """Before a source that failed is asked for the second time; before the third twice as long."""
     pace: timedelta
     """So much longer each phase takes, for people who watch."""
+    hold: Path | None
+    """The phase that this file is named after waits as long as the file is there, for demonstrations."""
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Settings:
@@ -98,6 +100,7 @@ class Settings:
             allow_private=read.switch("STOP_SYNC_ALLOW_PRIVATE"),
             retry_after=read.seconds("STOP_SYNC_RETRY_SECONDS", "5", 0.01, 600),
             pace=read.seconds("STOP_SYNC_PACE", "0", 0, 3600),
+            hold=Path(hold) if (hold := read.text("STOP_SYNC_HOLD", "")) else None,
         )
 
     @property

@@ -19,6 +19,8 @@ from fencepost.cli.cancel import cancel
 from fencepost.cli.demo import demo
 from fencepost.cli.doctor import doctor
 from fencepost.cli.fires import fires
+from fencepost.cli.importing import import_
+from fencepost.cli.init import init
 from fencepost.cli.jobs import jobs
 from fencepost.cli.pause import pause
 from fencepost.cli.preview import preview
@@ -70,6 +72,8 @@ COMMANDS = (
     audit,
     doctor,
     token,
+    init,
+    import_,
     demo,
 )
 
@@ -112,7 +116,7 @@ def outcome(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> i
 
 
 def _reader_left() -> int:
-    """`fencepost fires | head -1`: nobody reads on, and nothing more may be written at exit either."""
+    """`fencepost fires | head -1`: the reader has gone, and nothing more may be written at exit either."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1

@@ -20,6 +20,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from fencepost.cli import completing
 from fencepost.cli.output import emit, facts, length, note, say, table, when
 from fencepost.cli.source import Source, json_option, no_such_job, takes
 from fencepost.insight.audit import Finding, Kind, Report
@@ -41,7 +42,7 @@ MEANS = {
     Kind.OUTSIDE: "in the ledger, but in no calendar",
     Kind.PAUSE_IGNORED: "claimed although the job was paused",
     Kind.TOKENS: "with a token that does not increase",
-    Kind.OVERDUE: "due, and decided by nobody",
+    Kind.OVERDUE: "due, and decided by no replica",
 }
 
 
@@ -49,7 +50,7 @@ MEANS = {
 @takes()
 @click.option("--since", help="Fires due at or after this ISO time, or so long ago: 2h. Default: 24h.")
 @click.option("--until", help="Fires due before this ISO time, or so long ago. Default: now.")
-@click.option("--job", help="Only this job.")
+@click.option("--job", help="Only this job.", shell_complete=completing.jobs)
 @json_option
 def audit(
     words: tuple[str, ...],
@@ -68,7 +69,7 @@ def audit(
     source = Source.of(words, (), url, namespace)
     asked: list[datetime] = []
 
-    async def look(store: Store, told: Told | None) -> Report:
+    async def read(store: Store, progress: Told | None) -> Report:
         now = (await store.roster()).now
         if job is not None and not await store.history(job):
             raise await no_such_job(store, job)
@@ -79,11 +80,11 @@ def audit(
             until=ago(until, now, "--until") if until else None,
             job_id=job,
             retention=source.settings.retention,
-            progress=told,
+            progress=progress,
         )
 
-    with _progress() as told:
-        report = source.ask(lambda store: look(store, told))
+    with _progress() as progress:
+        report = source.ask(lambda store: read(store, progress))
     if asked and asked[0] < report.since:
         kept = length(source.settings.retention)
         note(f"the ledger keeps {kept}: only what was due from {when(report.since)} on was checked")
@@ -101,7 +102,7 @@ def audit(
 
 @contextmanager
 def _progress() -> Iterator[Told | None]:
-    """A bar for people who wait; nothing where nobody looks."""
+    """A bar on a terminal; nothing elsewhere."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -115,10 +116,10 @@ def _progress() -> Iterator[Told | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
 
-        def told(what: str, done: int, total: int | None) -> None:
+        def show(what: str, done: int, total: int | None) -> None:
             bar.update(task, description=what, completed=done, total=total)
 
-        yield told
+        yield show
 
 
 def _note_forgotten(report: Report) -> None:
@@ -193,7 +194,7 @@ def _verdict(report: Report, shown: int) -> str:
     remedy = ""
     if report.found[Kind.OVERDUE]:
         remedy = (
-            " Start a replica, or see `fencepost status`: what is overdue waits for somebody to decide it."
+            " Start a replica, or see `fencepost status`: what is overdue waits for a replica to decide it."
         )
     if report.found.keys() - {Kind.OVERDUE}:
         remedy += " The ledger is not sound: keep a copy of the store before anything else."

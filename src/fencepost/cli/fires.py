@@ -9,6 +9,7 @@ from typing import Any
 import click
 from rich.table import Table
 
+from fencepost.cli import completing
 from fencepost.cli.output import console, emit, last_line, length, narrow, roughly, say, table_of, when
 from fencepost.cli.source import Source, json_option, takes
 from fencepost.cli.views import not_both, shown, tz_option, watch_option
@@ -30,7 +31,7 @@ NARROW_KEY = 30
 @click.option("--since", help="Due at or after this ISO time, or so long ago: 2h.")
 @click.option("--until", help="Due before this ISO time, or so long ago.")
 @click.option("--state", "states", multiple=True, type=click.Choice([state.value for state in State]))
-@click.option("--job", help="Only of this job.")
+@click.option("--job", help="Only of this job.", shell_complete=completing.jobs)
 @click.option("--planned", is_flag=True, help="Also fires that are planned and not due yet.")
 @tz_option
 @watch_option
@@ -53,7 +54,7 @@ def fires(
     source = Source.of(words, (), url, namespace)
     chosen = tuple(State(state) for state in states)
 
-    async def look(store: Store) -> tuple[Sequence[FireRecord], datetime]:
+    async def read(store: Store) -> tuple[Sequence[FireRecord], datetime]:
         now = (await store.roster()).now
         found = await find_fires(
             store,
@@ -67,9 +68,9 @@ def fires(
         return found, now
 
     if as_json:
-        emit([fire_shape(fire) for fire in source.ask(look)[0]])
+        emit([fire_shape(fire) for fire in source.ask(read)[0]])
     else:
-        shown(lambda: source.ask(look), lambda found: print_fires(*found), watch)
+        shown(lambda: source.ask(read), lambda found: print_fires(*found), watch)
 
 
 def print_fires(found: Sequence[FireRecord], now: datetime) -> None:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import islice
 from zoneinfo import ZoneInfo
 
 import click
 
+from fencepost.cli.completing import jobs, targets
 from fencepost.cli.output import emit, note, table
 from fencepost.cli.source import Source, json_option
 from fencepost.cli.target import load
 from fencepost.clock import SystemClock
 from fencepost.errors import FencepostError, UsageError
-from fencepost.model import Job
-from fencepost.model.triggers import Cron, Every, Trigger, from_iso, iso, trigger_from_json
+from fencepost.insight.views.previews import Step, coming, preview_shape
+from fencepost.model import Job, JobEvent
+from fencepost.model.triggers import Trigger, from_iso, iso
 from fencepost.scheduler.scheduler import Scheduler
 from fencepost.settings import did_you_mean
 from fencepost.store.base import Store
 
 
 @click.command()
-@click.argument("target")
-@click.argument("job")
+@click.argument("target", shell_complete=targets)
+@click.argument("job", shell_complete=jobs)
 @click.option("--from", "since", help="Fires after this ISO time (with an offset or Z); default: now.")
 @click.option("--count", type=click.IntRange(1, 10_000), default=10, show_default=True)
 @json_option
@@ -39,35 +41,47 @@ def preview(target: str, job: str, since: str | None, count: int, as_json: bool)
         raise UsageError(f"job {job!r} has no schedule; it runs when triggered")
     after = _moment(since) if since else SystemClock().wall()
     calendar = _anchored(declared, declared.trigger, scheduler, target, after)
-    fires = list(islice(calendar.after(after), count))
+    steps = coming(calendar, after, count)
     if as_json:
-        emit([{"due_at": iso(fire)} for fire in fires])
+        emit([preview_shape(step) for step in steps])
         return
-    zone = ZoneInfo(calendar.tz) if isinstance(calendar, Cron) else None
-    columns = ["due at (UTC)", *([f"in {zone.key}"] if zone else [])]
-    rows = [[iso(fire), *([fire.astimezone(zone).isoformat(sep=" ")] if zone else [])] for fire in fires]
-    table(columns, rows, title=calendar.describe())
+    zone = ZoneInfo(calendar.local_zone) if calendar.local_zone else None
+    leaves_out = any(step.left_out for step in steps)
+    columns = ["due at (UTC)", *([f"in {zone.key}"] if zone else []), *([""] if leaves_out else [])]
+    table(columns, _rows(steps, zone, leaves_out), title=calendar.describe())
+
+
+def _rows(steps: Sequence[Step], zone: ZoneInfo | None, leaves_out: bool) -> Iterator[list[str]]:
+    def row(moment: datetime, note: str = "") -> list[str]:
+        local = [moment.astimezone(zone).isoformat(sep=" ")] if zone else []
+        return [iso(moment), *local, *([note] if leaves_out else [])]
+
+    for step in steps:
+        for left, number in step.grouped():
+            yield row(left.at, f"{left}" + (f", and {number - 1} more" if number > 1 else ""))
+        yield row(step.due_at)
 
 
 def _anchored(job: Job, trigger: Trigger, scheduler: Scheduler, target: str, after: datetime) -> Trigger:
     """Where an interval's grid lies is decided when the store first sees the job."""
-    if not isinstance(trigger, Every) or trigger.anchor is not None:
+    if trigger.resolved(after) == trigger:
         return trigger
     try:
-        stored = Source(scheduler, target, ()).ask(lambda store: _stored(store, job.id))
+        defined = Source(scheduler, target, ()).ask(lambda store: _defined(store, job.id))
     except FencepostError:
-        stored = None
-    if isinstance(stored, Every) and stored.anchor and trigger.resolved(stored.anchor) == stored:
-        return stored
+        defined = None
+    if defined is not None and trigger.resolved(defined.at).to_json() == defined.trigger:
+        return trigger.resolved(defined.at)
     note(f"the grid of {job.id!r} starts when the job is first stored; this is how it would be from now on")
     return trigger.resolved(after)
 
 
-async def _stored(store: Store, job_id: str) -> Trigger | None:
+async def _defined(store: Store, job_id: str) -> JobEvent | None:
+    """The last definition of a job that is there."""
     if not await store.jobs([job_id]):
         return None
-    defined = [event.trigger for event in await store.history(job_id) if event.kind == "defined"]
-    return trigger_from_json(defined[-1]) if defined and defined[-1] else None
+    defined = [event for event in await store.history(job_id) if event.kind == "defined"]
+    return defined[-1] if defined else None
 
 
 def _moment(text: str) -> datetime:

@@ -1,4 +1,4 @@
-"""`fencepost run app:scheduler`: take part until told to stop."""
+"""`fencepost run app:scheduler`: take part until a signal stops it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from fencepost.cli.completing import targets
 from fencepost.cli.target import load
 from fencepost.web import logs
 from fencepost.web.logs import LogFormat
@@ -24,7 +25,7 @@ def log_options(command: Command) -> Command:
 
 
 @click.command()
-@click.argument("target")
+@click.argument("target", shell_complete=targets)
 @click.option("--seconds", type=click.FloatRange(min=0), help="End by itself after so many seconds.")
 @log_options
 def run(target: str, seconds: float | None, log_format: LogFormat, verbose: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from fencepost.cli.completing import targets
 from fencepost.cli.run import log_options
 from fencepost.cli.target import load
 from fencepost.errors import ConfigurationError, missing_extra
@@ -15,7 +16,7 @@ from fencepost.scheduler.scheduler import Scheduler
 
 
 @click.command()
-@click.argument("target")
+@click.argument("target", shell_complete=targets)
 @click.option(
     "--replica", type=click.Choice(["on", "off"]), default="on", show_default=True, help="Run jobs as well?"
 )

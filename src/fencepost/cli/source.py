@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import click
 
+from fencepost.cli.completing import completing
 from fencepost.cli.target import load
 from fencepost.errors import ConfigurationError, NothingStored, StoreUnavailable, UsageError
 from fencepost.insight.existence import WHERE_ELSE, must_exist, never_run
@@ -41,7 +42,7 @@ def takes(*needed: str) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         command = click.option("--namespace", help="Of the store; default: FENCEPOST_NAMESPACE.")(command)
         command = click.option("--store", "url", help="URL of the store; default: FENCEPOST_STORE.")(command)
-        return click.argument("words", nargs=-1, metavar=metavar)(command)
+        return click.argument("words", nargs=-1, metavar=metavar, shell_complete=completing(*needed))(command)
 
     return decorate
 

@@ -19,6 +19,14 @@ def load(target: str) -> Scheduler:
         from fencepost.scheduler.jobfile import scheduler_from
 
         return scheduler_from(Path(target))
+    found = attribute_of(target)
+    if not isinstance(found, Scheduler):
+        raise UsageError(f"{target} is a {type(found).__name__}, not a Scheduler")
+    return found
+
+
+def attribute_of(target: str) -> object:
+    """What `module:attribute` names. The module is imported, so its code runs."""
     module_name, separator, attribute = target.partition(":")
     if not separator or not module_name or not attribute:
         raise UsageError(
@@ -30,8 +38,6 @@ def load(target: str) -> Scheduler:
             near = did_you_mean(part, [name for name in dir(found) if not name.startswith("_")])
             raise UsageError(f"module {module_name!r} has no attribute {attribute!r}{near}")
         found = getattr(found, part)
-    if not isinstance(found, Scheduler):
-        raise UsageError(f"{target} is a {type(found).__name__}, not a Scheduler")
     return found
 
 

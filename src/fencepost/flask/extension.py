@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from flask import Blueprint, Flask, current_app, has_app_context
 
@@ -64,17 +64,24 @@ class Fencepost:
 
         return declare
 
-    def task(self, function: F | None = None, *, executor: str | None = None, **options: Any) -> Any:
+    @overload
+    def task(self, function: F) -> F: ...
+
+    @overload
+    def task(self, *, id: str | None = None, executor: str | None = None) -> Callable[[F], F]: ...
+
+    def task(self, function: Any = None, *, id: str | None = None, executor: str | None = None) -> Any:
         """`Scheduler.task`, run in an application context."""
-        if function is None:
-            return lambda decorated: self.task(decorated, executor=executor, **options)
 
-        def on(app: Flask, scheduler: Scheduler) -> None:
-            body = function if executor else in_context(app, function)
-            scheduler.task(body, executor=executor, **options)
+        def declare(function: F) -> F:
+            def on(app: Flask, scheduler: Scheduler) -> None:
+                body = function if executor else in_context(app, function)
+                scheduler.task(body, id=id, executor=executor)
 
-        self._declare(on)
-        return function
+            self._declare(on)
+            return function
+
+        return declare if function is None else declare(function)
 
     def command(self, *args: Any, **options: Any) -> None:
         """`Scheduler.command`"""

@@ -86,11 +86,16 @@ class Background:
             log.exception("this forked process takes no part; start_in_background() tries again")
 
     def _start(self) -> None:
-        if has_greenlets():
-            self._companion = Companion(self._scheduler.settings.drain_timeout.total_seconds())
-        else:
-            self._thread = _begin(self._scheduler)
-        self._wanted, self._forked = True, False
+        before, self._wanted = self._wanted, True  # also for a child that is forked meanwhile
+        try:
+            if has_greenlets():
+                self._companion = Companion(self._scheduler.settings.drain_timeout.total_seconds())
+            else:
+                self._thread = _begin(self._scheduler)
+        except BaseException:
+            self._wanted = before
+            raise
+        self._forked = False
         _started.add(self)
 
 

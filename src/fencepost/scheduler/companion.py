@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from typing import Any
 
 from fencepost.errors import ConfigurationError
@@ -24,6 +25,8 @@ log = logging.getLogger("fencepost")
 
 PATIENCE = 10.0
 """Seconds to leave, after the drain limit."""
+AGAIN_AFTER = 1.0
+"""Seconds from the end of one that was killed to the start of the next."""
 _MODULE = "fencepost.scheduler.companion"
 
 
@@ -36,15 +39,15 @@ class Companion:
     """As the worker sees it."""
 
     def __init__(self, drain_seconds: float) -> None:
-        application = _application()
+        self._application = _application()
         self._patience = drain_seconds + PATIENCE
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        command = [sys.executable, "-m", _MODULE, application]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, env=env)
-        log.info("gevent has replaced threads: process %s beside this worker runs jobs", self._process.pid)
+        self._stopping = threading.Event()
+        self._process = self._spawn()
+        threading.Thread(target=self._keep, name="fencepost-companion", daemon=True).start()  # a greenlet
 
     def stop(self) -> None:
         assert self._process.stdin is not None
+        self._stopping.set()
         self._process.stdin.close()
         try:
             self._process.wait(self._patience)
@@ -57,6 +60,24 @@ class Companion:
         """In a forked child: its copy of the pipe must not keep the companion alive."""
         assert self._process.stdin is not None
         os.close(self._process.stdin.fileno())
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        command = [sys.executable, "-m", _MODULE, self._application]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=env)
+        log.info("threads are greenlets here: process %s beside this worker runs the jobs", process.pid)
+        return process
+
+    def _keep(self) -> None:
+        """Start another when it was killed."""
+        while True:
+            code = self._process.wait()
+            if self._stopping.wait(AGAIN_AFTER):
+                return
+            log.error(
+                "process %s, which runs jobs, has ended (%s); starting another", self._process.pid, code
+            )
+            self._process = self._spawn()
 
 
 def _application() -> str:

@@ -20,7 +20,10 @@ def declared_job(task: Task, id: str, trigger: Any, policies: Mapping[str, Any])
     values = {name: _READERS[name](value) for name, value in policies.items()}
     args = values.get("args")
     values["args"] = task.check({} if args is None else args, f"job {id}")
-    return Job(id=id, target=task.name, trigger=as_trigger(trigger), **values)
+    calendar, within = as_trigger(trigger).bound(id), values.pop("spread", None)
+    if within is not None:
+        calendar = calendar.spread(within, id)
+    return Job(id=id, target=task.name, trigger=calendar, **values)
 
 
 def default_policies(task: Task) -> dict[str, Any]:
@@ -59,4 +62,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "after_crash": _as_is,
     "crash_attempts": _as_is,
     "execute_on": _as_is,
+    "spread": lambda given: None if given is None else duration(given),
 }

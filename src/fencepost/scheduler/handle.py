@@ -21,10 +21,12 @@ LOOK_EVERY = (0.02, 0.05, 0.1, 0.2, 0.5)
 class Handle:
     """One manual fire."""
 
-    def __init__(self, scheduler: Scheduler, key: str, job_id: str) -> None:
+    def __init__(self, scheduler: Scheduler, key: str, job_id: str, is_asked_for: bool = False) -> None:
+        """`is_asked_for`: in a transaction that may not be committed yet."""
         self._scheduler = scheduler
         self.key = key
         self.job_id = job_id
+        self._is_asked_for = is_asked_for
 
     async def wait(self, timeout: float | None = None) -> FireRecord:
         """Until the fire is final; `TimeoutError` after so many seconds. The fire goes on all the same."""
@@ -41,11 +43,14 @@ class Handle:
 
     async def do_wait(self, timeout: float | None) -> FireRecord:
         async with asyncio.timeout(timeout):
-            looks = 0
-            while not (fire := await self.do_record()).state.final:
-                await asyncio.sleep(LOOK_EVERY[min(looks, len(LOOK_EVERY) - 1)])
-                looks += 1
+            polls = 0
+            while (fire := await self._found()) is None or not fire.state.final:
+                await asyncio.sleep(LOOK_EVERY[min(polls, len(LOOK_EVERY) - 1)])
+                polls += 1
             return fire
+
+    async def _found(self) -> FireRecord | None:
+        return await (self._scheduler.do_find(self.key) if self._is_asked_for else self.do_record())
 
     async def do_record(self) -> FireRecord:
         fire = await self._scheduler.do_find(self.key)
@@ -109,7 +114,14 @@ class SyncScheduler:
         args: Mapping[str, Json] | None = None,
         idempotency_key: str | None = None,
         if_active: str = "queue",
+        connection: Any = None,
     ) -> SyncHandle:
+        if connection is not None:
+            fire = self._scheduler.new_fire(what, args, idempotency_key, if_active)
+            self._scheduler.transactions.write(connection, fire)
+            return SyncHandle(
+                self._scheduler, Handle(self._scheduler, fire.key, fire.job_id, is_asked_for=True)
+            )
         work = self._scheduler.do_trigger(
             what, args=args, idempotency_key=idempotency_key, if_active=if_active
         )

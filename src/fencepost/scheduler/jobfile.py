@@ -23,14 +23,21 @@ from typing import Any
 
 from fencepost.errors import ConfigurationError
 from fencepost.model.retry import Retry
-from fencepost.model.triggers import Trigger, at, cron, every
+from fencepost.model.triggers import Calendar, Trigger, at, cron, every, rrule
 from fencepost.scheduler.scheduler import Scheduler
 from fencepost.settings import did_you_mean, duration
 
 log = logging.getLogger("fencepost")
 
 BOUNDS = ("start", "end")
-TRIGGERS = {"every": ("anchor", *BOUNDS), "cron": ("tz", *BOUNDS), "at": ()}
+DAYS = ("calendar", "closed")
+OPTIONS = ("tz", "anchor", *BOUNDS, *DAYS)
+TRIGGERS = {
+    "every": ("anchor", *BOUNDS, *DAYS),
+    "cron": ("tz", *BOUNDS, *DAYS),
+    "rrule": ("tz", *BOUNDS, *DAYS),
+    "at": DAYS,
+}
 """The kinds, and what may stand beside each."""
 POLICIES = (
     "args",
@@ -41,9 +48,10 @@ POLICIES = (
     "after_crash",
     "crash_attempts",
     "execute_on",
+    "spread",
 )
 COMMAND = ("command", "shell", "env", "cwd")
-KNOWN = (*TRIGGERS, "tz", "anchor", *BOUNDS, *POLICIES, *COMMAND, "retry")
+KNOWN = (*TRIGGERS, *OPTIONS, *POLICIES, *COMMAND, "retry")
 
 
 def scheduler_from(path: Path) -> Scheduler:
@@ -84,12 +92,12 @@ def read_again(scheduler: Scheduler) -> None:
         log.error("the jobs go on as they are: %s", error)
         return
     new, changed, gone = scheduler.become(fresh)
-    told = [
+    changes = [
         f"{len(ids)} {what} ({', '.join(sorted(ids))})"
         for what, ids in (("new", new), ("changed", changed), ("deleted", gone))
         if ids
     ]
-    log.info("read %s again: %s", path, ", ".join(told) or "nothing has changed")
+    log.info("read %s again: %s", path, ", ".join(changes) or "nothing has changed")
     before, after = scheduler.settings, fresh.settings
     given = [field.name for field in fields(before) if field.name not in ("host", "port")]
     if differing := [name for name in given if getattr(before, name) != getattr(after, name)]:
@@ -109,24 +117,39 @@ def _declare(scheduler: Scheduler, id: str, job: Any, folder: Path) -> None:
         policies["retry"] = _retry(job["retry"])
     where = {name: job[name] for name in ("shell", "env") if name in job}
     cwd = str(folder / job.get("cwd", ""))
-    scheduler.command(job["command"], _trigger(job), id=id, cwd=cwd, **where, **policies)
+    scheduler.command(job["command"], _trigger(job, folder), id=id, cwd=cwd, **where, **policies)
 
 
-def _trigger(job: Mapping[str, Any]) -> Trigger:
+def _trigger(job: Mapping[str, Any], folder: Path) -> Trigger:
+    trigger = _nominal(job)
+    if "calendar" in job:
+        return trigger.on(Calendar.load(job["calendar"], folder), job.get("closed", "exclude"))
+    if "closed" in job:
+        raise ConfigurationError('closed goes with a calendar, as calendar = "zurich"')
+    return trigger
+
+
+def _nominal(job: Mapping[str, Any]) -> Trigger:
     kinds = [kind for kind in TRIGGERS if kind in job]
     if len(kinds) != 1:
         raise ConfigurationError(
-            'needs one of every = "5m", cron = "30 2 * * *" or at = [2026-12-24T18:00:00Z]'
+            'needs one of every = "5m", cron = "30 2 * * *", rrule = "FREQ=MONTHLY;BYDAY=-1FR" or '
+            "at = [2026-12-24T18:00:00Z]"
         )
     [kind] = kinds
-    value, options = job[kind], {name: job[name] for name in ("tz", "anchor", *BOUNDS) if name in job}
+    value, options = job[kind], {name: job[name] for name in OPTIONS if name in job}
     for name in options:
         if name not in TRIGGERS[kind]:
             raise ConfigurationError(f"{name} does not go with {kind}")
+    options = {name: option for name, option in options.items() if name not in DAYS}
     if kind == "every":
         return every(duration(value), **options)
     if kind == "cron":
         return cron(value, **options)
+    if kind == "rrule":
+        if "start" not in options:
+            raise ConfigurationError("rrule needs a start, as start = 2026-11-27T17:00:00+01:00")
+        return rrule(value, **options)
     moments = value if isinstance(value, list) else [value]
     if not all(isinstance(moment, datetime) for moment in moments):
         raise ConfigurationError("at must hold times with an offset, as 2026-12-24T18:00:00Z")

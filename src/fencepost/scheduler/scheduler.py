@@ -67,6 +67,7 @@ from fencepost.scheduler.manual import add_manual, check_retry, new_key
 from fencepost.scheduler.shutdown import Shutdown
 from fencepost.scheduler.signals import end_at_once, on_hangup, tell_stopping
 from fencepost.scheduler.single_instance import SingleInstance
+from fencepost.scheduler.transactions import Transactions, on_commit
 from fencepost.settings import Settings, did_you_mean, redacted
 from fencepost.store import forks
 from fencepost.store.base import ChangeJob, FireQuery, NewFire, PutJob, Store
@@ -137,6 +138,7 @@ class Scheduler:
         self.reader = Reader(self)
         self.shutdown = Shutdown(self)
         self._background = Background(self)
+        self.transactions = Transactions(self._open_store, lambda: self.store_name)
         self._resources = checked_resources(resources or {})
         self.job_file: Path | None = None
         """The file that declares all its jobs."""
@@ -437,16 +439,41 @@ class Scheduler:
         args: Mapping[str, Json] | None = None,
         idempotency_key: str | None = None,
         if_active: str = "queue",
+        connection: Any = None,
     ) -> Handle:
         """Run a job now, on whichever replica has room. With `if_active="refuse"` an active run raises
-        `AnotherRunIsActive`; the same `idempotency_key` adds one fire however often it is sent."""
+        `AnotherRunIsActive`; the same `idempotency_key` adds one fire however often it is sent. With a `connection` of
+        yours to the store's database the fire is committed with your transaction, or not at all
+        (docs/transactions.md)."""
+        if connection is not None:
+            fire = self.new_fire(what, args, idempotency_key, if_active)
+            await self.transactions.write_async(connection, fire)
+            return Handle(self, fire.key, fire.job_id, is_asked_for=True)
         return await self.ask(
             self.do_trigger(what, args=args, idempotency_key=idempotency_key, if_active=if_active)
         )
 
+    def trigger_on_commit(
+        self,
+        what: Callable[..., Any] | str,
+        *,
+        connection: Any,
+        args: Mapping[str, Json] | None = None,
+        idempotency_key: str | None = None,
+        if_active: str = "queue",
+    ) -> str:
+        """For a database that is not the store's: trigger once the caller's transaction is committed. Returns the key
+        of the fire. `connection`: of Django, or a Session of SQLAlchemy. A process that dies right after the commit
+        triggers nothing."""
+        fire = self.new_fire(what, args, idempotency_key, if_active)
+        name = fire.key.partition("!")[2]
+        call = partial(self.sync.trigger, fire.job_id, args=args, idempotency_key=name, if_active=if_active)
+        on_commit(connection, call)
+        return fire.key
+
     async def retry(self, key: str, *, again: bool = False, idempotency_key: str | None = None) -> Handle:
         """Run what the fire `key` ran once more, with its due time. Fenced effects that it has committed do not happen
-        twice. A fire that has succeeded needs `again=True`: then they happen anew."""
+        twice. A fire that has succeeded needs `again=True`: then they happen once more."""
         return await self.ask(self.do_retry(key, again=again, idempotency_key=idempotency_key))
 
     async def add(
@@ -507,9 +534,23 @@ class Scheduler:
         by: str = "",
         repeats: Mapping[str, Json] | None = None,
     ) -> Handle:
+        new = self.new_fire(what, args, idempotency_key, if_active, by, repeats)
+        await add_manual(await self._ready_store(), new, self._jobs)
+        return Handle(self, new.key, new.job_id)
+
+    def new_fire(
+        self,
+        what: Callable[..., Any] | str,
+        args: Mapping[str, Json] | None = None,
+        idempotency_key: str | None = None,
+        if_active: str = "queue",
+        by: str = "",
+        repeats: Mapping[str, Json] | None = None,
+    ) -> NewFire:
+        """What is asked for, checked."""
         if if_active not in ("queue", "refuse"):
             raise ConfigurationError(f'if_active={if_active!r} is not known; use "queue" or "refuse"')
-        store, job_id = await self._ready_store(), self._id_of(what)
+        job_id = self._id_of(what)
         declared = self._jobs.get(job_id)
         if declared is not None:
             task = self._registry.get(declared.target)
@@ -517,9 +558,7 @@ class Scheduler:
         key = new_key(job_id, idempotency_key)
         if args is not None:
             args = checked_args(args, f"a fire of {job_id}")
-        new = NewFire(key, job_id, args, if_active, clean_text(by, NOTE_LIMIT), repeats)  # type: ignore[arg-type]
-        await add_manual(store, new, self._jobs)
-        return Handle(self, key, job_id)
+        return NewFire(key, job_id, args, if_active, clean_text(by, NOTE_LIMIT), repeats)  # type: ignore[arg-type]
 
     async def do_retry(
         self, key: str, *, again: bool = False, idempotency_key: str | None = None, by: str = ""
@@ -528,7 +567,7 @@ class Scheduler:
         if fire is None:
             raise UsageError(f"there is no fire {key!r}")
         check_retry(fire, again)
-        repeats = repeating(fire, anew=again)
+        repeats = repeating(fire, again=again)
         return await self.do_trigger(
             fire.job_id, args=fire.args, idempotency_key=idempotency_key, by=by, repeats=repeats
         )
@@ -693,6 +732,7 @@ class Scheduler:
         self._control = self._host = self._host_loop = self._draining = None
         self.shutdown.forget_parent()
         self._background.after_fork()
+        self.transactions.after_fork()
         self.reader = Reader(self)
         self.forget_replica()
 

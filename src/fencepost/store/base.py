@@ -31,6 +31,7 @@ from fencepost.model import (
     State,
 )
 from fencepost.model.triggers import EARLIEST
+from fencepost.store.preflight import Preflight, not_checked
 from fencepost.store.unreadable import Registry
 
 # --- presence and leadership ------------------------------------------------------------------------
@@ -449,6 +450,11 @@ class Store(ABC):
     def unreadable(self) -> Registry:
         """What this process has met in the store and could not read."""
         return Registry()
+
+    async def preflight(self, name: str) -> Preflight:
+        """What can be said of it before it is opened, without writing anything. Raises what opening would, if it cannot
+        be reached or used. `name`: as users know the store."""
+        return not_checked(name)
 
     @abstractmethod
     async def open(self) -> None: ...

@@ -7,12 +7,19 @@ import contextlib
 import fcntl
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fencepost.errors import ConfigurationError, StoreUnusable
 from fencepost.model import checked_id
 from fencepost.store import forks
+from fencepost.store.base import Evidence
+from fencepost.store.mirror import ProofOfLife
+from fencepost.store.preflight import START, Preflight, problem
+from fencepost.store.threads import WorkerThread
+
+EVIDENCE_EVERY = 0.2
+"""Seconds between two looks at the beacons."""
 
 LOOK_EVERY = 0.1
 """Seconds between two looks at the hint file."""
@@ -116,6 +123,26 @@ def _is_free(path: Path) -> bool:
         return True
     finally:
         os.close(descriptor)
+
+
+class LocalProof(ProofOfLife):
+    """By beacons: all replicas are on one machine."""
+
+    def __init__(self, beacons: Beacons, thread: WorkerThread) -> None:
+        self._beacons = beacons
+        self._thread = thread
+
+    async def begin(self, replica: str) -> None:
+        await self._thread.run(self._beacons.hold, replica)
+
+    def end(self, replica: str) -> None:
+        self._beacons.release(replica)
+
+    def forget(self, replicas: Iterable[str]) -> None:
+        self._beacons.forget(replicas)
+
+    async def evidence(self, replicas: Sequence[str]) -> Evidence:
+        return Evidence(dead=await self._thread.run(self._beacons.dead, replicas))
 
 
 class Hint:
@@ -223,3 +250,17 @@ def _file_system(folder: Path) -> str | None:
         if inside and len(point) >= len(best):
             best, kind = point, after.split()[0]
     return kind
+
+
+KEPT = "a local disk: what was answered outlives a crash, each fire is claimed exactly once; one machine only"
+"""The promise of a store on one machine."""
+
+
+def unless_rebooted(boot: str | None, found: Preflight) -> Preflight:
+    here = boot_id()
+    if here is None or boot == here:
+        return found
+    what = (
+        "this machine has started anew, and no replica since: nothing runs, and what ran then is not settled"
+    )
+    return Preflight((*found.findings, problem(what, START)), may_open=False)

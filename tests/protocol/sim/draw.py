@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from fencepost.model import Job, Overlap
 from fencepost.model.retry import Retry
-from fencepost.model.triggers import Trigger, at, cron, every
+from fencepost.model.triggers import Calendar, Every, Trigger, at, cron, every
 
 TASKS = ("alpha", "beta", "gamma")
 
@@ -136,7 +136,30 @@ def draw_trigger(chance: random.Random, now: datetime) -> Trigger:
         return at(*(now + timedelta(milliseconds=round(1000 * offset)) for offset in offsets))
     if chance.random() < 0.15:
         return cron("* * * * *", tz=chance.choice(["UTC", "Asia/Kolkata", "America/New_York"]))
-    return every(seconds=chance.choice([1, 1, 2, 3, 5, 7]))
+    return varied(every(seconds=chance.choice([1, 1, 2, 3, 5, 7])), now, chance.getstate()[1][:8])
+
+
+def varied(grid: Every, now: datetime, salt: object) -> Trigger:
+    """Now and then a spread one, a combination, or one with a calendar. Draws nothing from the seed's own chance, so
+    that whatever else it draws stays what it is."""
+    chance = random.Random(f"{salt}")
+    if chance.random() > 0.1:
+        return grid
+    begin = now.replace(microsecond=0)
+    anchored = replace(grid, anchor=begin)
+    others = every(seconds=chance.choice([2, 3, 4]), anchor=begin - timedelta(seconds=chance.randint(0, 3)))
+    blackout = begin + timedelta(seconds=chance.randint(2, 20))
+    frozen = Calendar(
+        "sim", blackouts=[(blackout, blackout + timedelta(seconds=chance.randint(3, 15)), "freeze")]
+    )
+    kinds: list[Callable[[], Trigger]] = [
+        lambda: grid.spread("5s", f"{salt}"),
+        lambda: grid | others,
+        lambda: anchored.on(frozen),
+        lambda: (anchored | others) & every(seconds=2, anchor=begin),
+        lambda: every(seconds=1, anchor=begin) - others,
+    ]
+    return chance.choice(kinds)()
 
 
 def draw_overlap(chance: random.Random) -> Overlap:

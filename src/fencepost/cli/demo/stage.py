@@ -37,7 +37,7 @@ from fencepost.model import FireRecord, State
 from fencepost.store.base import FireQuery
 from fencepost.store.urls import store_from_url
 
-PATIENCE = 40.0
+PATIENCE = 90.0
 """Seconds for anything that must come: a replica that joins, a run that goes on."""
 NEWEST = 100
 """Fires that are looked at: more than fall due in that time."""
@@ -59,7 +59,7 @@ class Stage:
     keep: bool
     as_json: bool = False
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    exit_codes: dict[str, int] = field(default_factory=dict)
+    exit_codes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Of the processes that may end."""
     cut_off: list[FireRecord] = field(default_factory=list)
     """Runs whose replica was killed or stopped, as they were."""
@@ -67,6 +67,8 @@ class Stage:
     """Seconds from each kill -9 to the next leader."""
     bars: dict[str, Bars] = field(default_factory=dict)
     """The phases of pipelines, by fire."""
+    holding: Path | None = None
+    """The file of `hold`."""
     signals: list[int] = field(default_factory=list)
     """Received by the demo: the first ends the story, a second one also the graceful end."""
 
@@ -100,10 +102,13 @@ class Stage:
             loop.add_signal_handler(number, self._interrupt, number, task)
         try:
             await self._look()
-            self.console.print(f"{self.intro}\nTimes are in UTC. Ctrl-C ends it.\n")
+            self._print(f"{self.intro}\nTimes are in UTC. Ctrl-C ends it.\n")
             with Live(get_renderable=self._frame, console=self.console, transient=True):
-                with suppress(asyncio.CancelledError):
+                try:
                     await self.story(self)
+                except asyncio.CancelledError:
+                    if not self.signals:  # then something else cancelled it, and the story was not shown
+                        raise
                 until = await self._end()
             right = await self._account(until)
         except asyncio.CancelledError:
@@ -123,6 +128,7 @@ class Stage:
     async def _end(self) -> datetime:
         """Let what is due by now end, then stop all; the moment up to which all must be accounted for."""
         until = self.now
+        self.release()
         why = "Stopping" if self.signals else "The time is up"
         self.say(f"{why}: what is due may end, then all processes stop.")
         if self._alive():
@@ -142,7 +148,7 @@ class Stage:
             found = {"ok": right, "problems": problems, "takeover_seconds": self.takeovers, "store": self.url}
             emit({**found, **report_shape(report)})
         else:
-            self.console.print(f"\nfencepost audit --store {self.url}")
+            self._print(f"\nfencepost audit --store {self.url}")
             tell(report, self.url)
         return right
 
@@ -161,7 +167,11 @@ class Stage:
     # --- what a story is made of ------------------------------------------------------------------------
 
     def say(self, text: str) -> None:
-        self.console.print(f"{clock.wall():%H:%M:%S} {text}")
+        self._print(f"{clock.wall():%H:%M:%S} {text}")
+
+    def _print(self, text: str) -> None:
+        """Programs that read the output get whole lines, whatever COLUMNS says."""
+        self.console.print(text, soft_wrap=not self.console.is_terminal)
 
     def elapsed(self) -> float:
         return clock.steady() - self.begun
@@ -193,7 +203,7 @@ class Stage:
             )
 
     def end(self, name: str, by: signal.Signals) -> None:
-        self.exit_codes[name] = -by if by == signal.SIGKILL else 0
+        self.exit_codes[name] = (-by,) if by == signal.SIGKILL else (0,)
         self.processes[name].send_signal(by)
 
     async def join(self, count: int = 1) -> str:
@@ -204,6 +214,16 @@ class Stage:
             self.start(name, *self.replica)
         await self.until(lambda: {*names} <= {each["host"] for each in self.status["replicas"]}, "all join")
         return names[-1]
+
+    def hold(self, name: str) -> None:
+        """A file that keeps runs where they are to be cut off, until another replica has the run: a slow machine
+        would pass through a short phase between two looks."""
+        self.holding = self.folder / name
+        self.holding.touch()
+
+    def release(self) -> None:
+        if self.holding:
+            self.holding.unlink(missing_ok=True)
 
     async def lose_leader(self, by: signal.Signals, job_id: str, phase: str | None = None) -> None:
         """End the leader in the middle of a run of this job. See who leads then, what becomes of the run, and a new
@@ -220,6 +240,7 @@ class Stage:
         self.takeovers += [round(took, 3)] if how == "kill -9" else []
         self.say(f"{self.leader['host']} leads after {took:.2f} s, in term {self.leader['term']}.")
         token = await self.until(lambda: self._token_after(fire), f"{fire.key} goes on")
+        self.release()
         if token > fire.token:
             gap = f"{clock.steady() - sent:.2f} s after {how}, with token {token} after {fire.token}"
             self.say(f"{self.leader['host']} goes on with {phase or job_id} {gap}.")
@@ -234,7 +255,7 @@ class Stage:
         await asyncio.sleep(seconds)
         await self._look()
         for name, process in self.processes.items():
-            if process.poll() not in (None, self.exit_codes.get(name)):
+            if process.poll() not in (None, *self.exit_codes.get(name, ())):
                 log = (self.folder / f"{name}.log").read_text(errors="replace").splitlines()[-12:]
                 raise FencepostError("\n".join([f"{name} ended with code {process.returncode}:", *log]))
 

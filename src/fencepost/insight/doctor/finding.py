@@ -3,38 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
+
+from fencepost.store.preflight import Finding, Level, ok, problem, warning
+
+__all__ = ["MOST_LISTED", "Finding", "Level", "ok", "problem", "the_first", "warning"]
 
 MOST_LISTED = 20
 """Findings of one kind that are listed one by one."""
-
-
-class Level(StrEnum):
-    OK = "ok"
-    WARNING = "warning"
-    """Works, but perhaps not as intended."""
-    PROBLEM = "problem"
-    """Something does not run, or may run wrongly."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    level: Level
-    what: str
-    remedy: str | None = None
-
-
-def ok(what: str) -> Finding:
-    return Finding(Level.OK, what)
-
-
-def warning(what: str, remedy: str) -> Finding:
-    return Finding(Level.WARNING, what, remedy)
-
-
-def problem(what: str, remedy: str) -> Finding:
-    return Finding(Level.PROBLEM, what, remedy)
 
 
 def the_first(findings: Iterable[Finding], remedy: str) -> Iterator[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any
 from fencepost.errors import UsageError
 from fencepost.runs.fenced.effect import FORGOTTEN_AT_ONCE, KEPT_DAYS, Asking, Effect, Scope
 from fencepost.runs.fire import Fire
+from fencepost.store.sqlite.inbox import is_same_file
 
 TABLE = """
 create table if not exists fencepost_effects (
@@ -38,7 +38,7 @@ def transaction(
         )
     connection.execute("begin immediate")
     try:
-        # Gone if somebody ends the transaction: then what followed was committed, or is about to be, without us.
+        # Gone if the body ended the transaction: then what followed was, or will be, committed outside of it.
         connection.execute("savepoint fencepost_effect")
         _ask(connection, effect.prepare())
         _ask(connection, effect.open())
@@ -65,7 +65,7 @@ class SqliteEffect(Effect):
         home = self.scope.home
         if home is not None and home.kind == "sqlite":
             row = yield "select file from pragma_database_list where name = 'main'", ()
-            self.at_home = _is_same_file(row[0] if row else None, home.database)
+            self.at_home = is_same_file(row[0] if row else None, home.database)
         yield TABLE, ()
         yield INDEX, ()
 
@@ -103,10 +103,3 @@ def _ask(connection: sqlite3.Connection, asking: Asking[Any]) -> None:
             row = cursor.execute(statement, values).fetchone()
     except StopIteration:
         return
-
-
-def _is_same_file(file: str | bytes | None, other: str) -> bool:
-    try:
-        return bool(file) and os.path.samefile(file or "", other)
-    except FileNotFoundError:
-        return False

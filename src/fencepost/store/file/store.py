@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections import deque
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,41 +22,40 @@ from fencepost.store import forks
 from fencepost.store.base import FireQuery
 from fencepost.store.file.folder import Folder, namespaces
 from fencepost.store.file.journal import SNAPSHOT_BYTES, Journal
-from fencepost.store.file.state import LoggedState
+from fencepost.store.file.preflight import preflight
+from fencepost.store.file.state import find_recent
 from fencepost.store.local import (
+    EVIDENCE_EVERY,
     Beacons,
     Hint,
+    LocalProof,
     boot_id,
     check_writable,
     checked_namespace,
     refuse_network_file_system,
 )
-from fencepost.store.mirror import LocalMirror, P, Step, T
+from fencepost.store.mirror import Mirror, P, Step, T
+from fencepost.store.preflight import Preflight
+from fencepost.store.rules import presence
+from fencepost.store.threads import QueuedStep, StepQueue, WorkerThread
 
 KEEP_FIRES = 1000
 """Final fires that stay in memory, where the usual questions find them."""
-
-
-@dataclass(slots=True)
-class Request:
-    name: str
-    args: tuple[Any, ...]
-    writes: bool
-    reply: Any = None
-    error: BaseException | None = None
-    done: bool = False
 
 
 NEVER_WRITABLE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS)
 """At the opening: these do not pass by themselves."""
 
 
-class FileStore(LocalMirror):
+class FileStore(Mirror):
     """Replicas on one machine share a folder.
 
     Each keeps the whole state in memory. Under the lock it takes over what the others have logged, decides by the
     host's clocks, logs what that changed, and answers when it is on disk. Time and proof of death: as SQLite.
     """
+
+    may_lose_writes = False
+    evidence_every = EVIDENCE_EVERY
 
     def __init__(
         self,
@@ -72,24 +70,36 @@ class FileStore(LocalMirror):
             raise ConfigurationError(f"{self.path} is a file; the file store needs a folder of its own")
         self._folder = Folder(self.path / checked_namespace(namespace))
         self._journal = Journal(self._folder, snapshot_bytes, keep_fires, self.unreadable)
-        super().__init__(Beacons(self._folder.path / "alive"), Hint(self._folder.path / "hint"))
+        self._beacons, self._hint = Beacons(self._folder.path / "alive"), Hint(self._folder.path / "hint")
+        self._thread = WorkerThread()
+        self._proof = LocalProof(self._beacons, self._thread)
+        self._queue = StepQueue(self._thread, self._serve)
         self._clock = clock or SystemClock()
-        self._waiting: deque[Request] = deque()
         self._opened_in = 0
         forks.follow(self)
 
     def for_reading(self) -> FileStore:
         return self
 
+    async def preflight(self, name: str) -> Preflight:
+        return await asyncio.to_thread(preflight, self.path, self._folder.path.name)
+
     async def open(self) -> None:
-        await self._in_thread(self._open)
+        await self._thread.run(self._open)
 
     async def close(self) -> None:
-        await self._in_thread(self._close)
-        self._end_thread()
+        await self._thread.run(self._close)
+        self._thread.end()
+
+    @property
+    def descriptors(self) -> Sequence[int]:  # type: ignore[override]
+        return self._beacons.descriptors
+
+    async def wait(self, seconds: float) -> bool:
+        return await self._hint.wait(seconds)
 
     async def find_fires(self, query: FireQuery) -> tuple[FireRecord, ...]:
-        recent, archive = await self._read(LoggedState.find_recent, query)
+        recent, archive = await self._read(find_recent, query)
         if not archive.days:
             return tuple(recent)
         return tuple(await asyncio.to_thread(archive.complete, query, recent))
@@ -97,77 +107,54 @@ class FileStore(LocalMirror):
     # --- one batch after the other ----------------------------------------------------------------------
 
     async def _write(self, step: Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        reply: T = await self._ask(Request(step.__name__, args, writes=True))
+        reply: T = await self._queue.ask(QueuedStep(step, args, kwargs, writes=True))
         return reply
 
     async def _read(self, step: Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        reply: T = await self._ask(Request(step.__name__, args, writes=False))
+        reply: T = await self._queue.ask(QueuedStep(step, args, kwargs, writes=False))
         return reply
 
-    async def _ask(self, request: Request) -> Any:
-        self._waiting.append(request)
-        await self._in_thread(self._turn, request)
-        if request.error is not None:
-            raise request.error
-        return request.reply
-
-    def _turn(self, request: Request) -> None:
-        """Serve everything that gathered while the last batch was written, this one included."""
-        if request.done:
-            return
-        batch = []
-        while self._waiting:
-            batch.append(self._waiting.popleft())
-        self._serve(batch)
-        for each in batch:
-            each.done = True
-
-    def _serve(self, batch: list[Request]) -> None:
+    def _serve(self, batch: list[QueuedStep]) -> list[Any]:
         try:
             self._open()
-            while not self._decided(batch):
-                pass
-        except (OSError, FencepostError) as error:
-            for request in batch:
-                request.error = self._told(error)
-        except Exception as error:
-            # A step broke off half way. The others in this batch have nothing to do with it.
-            for request in batch:
-                request.error = error
-                if len(batch) > 1:
-                    request.error = None
-                    self._serve([request])
+            replies = None
+            while replies is None:
+                replies = self._decided(batch)
+            return replies
+        except OSError as error:
+            raise self._told(error) from error
 
-    def _decided(self, batch: list[Request]) -> bool:
-        """False: so much has happened that the state must be loaded again."""
+    def _decided(self, batch: list[QueuedStep]) -> list[Any] | None:
+        """None: so much has happened that the state must be loaded again."""
         writes = any(request.writes for request in batch)
         self._journal.load()
         with self._folder.turn.taken():
             if not self._journal.catch_up():
-                return False
-            hinted = self._decide(batch, writes)
-        if hinted:
+                return None
+            replies, notify = self._decide(batch, writes)
+        if notify:
             self._hint.give()
-        return True
+        return replies
 
-    def _decide(self, batch: list[Request], writes: bool) -> bool:
-        """Whether somebody may have something to do earlier than they know."""
+    def _decide(self, batch: list[QueuedStep], writes: bool) -> tuple[list[Any], bool]:
+        """The replies, and whether other replicas must be notified."""
         state = self._journal.state
-        state.hinted = False
+        state.notify = False
+        replies = []
         try:
             if writes:
                 state.mend_lease(moment_of(self._clock))
             for request in batch:
                 # The time is read under the lock: steps follow each other in the order of their moments.
                 at = moment_of(self._clock)
-                request.reply = getattr(state, request.name)(at, *request.args)
+                replies.append(request.take(state, at, *request.args, **request.kwargs))
         except BaseException:
             if state.changes:
                 self._journal.forget()
             raise
         if writes:
-            self._journal.commit([request.name for request in batch if request.writes], at.wall)
-        return state.hinted
+            self._journal.commit([request.take.__name__ for request in batch if request.writes], at.wall)
+        return replies, state.notify
 
     def _told(self, error: Exception) -> Exception:
         if isinstance(error, FencepostError):
@@ -205,7 +192,7 @@ class FileStore(LocalMirror):
         with self._folder.turn.taken():
             if not self._journal.catch_up():
                 return False
-            self._journal.state.archive.check()
+            self._journal.state.fires.archive.check()
             self._journal.tidy()
             self._notice_reboot()
         return True
@@ -217,7 +204,7 @@ class FileStore(LocalMirror):
             return
         at = moment_of(self._clock)
         if state.boot is not None:
-            state.reboot(at)
+            presence.reboot(state, at)
         state.mark_boot(boot)
         self._journal.commit(["reboot"], at.wall)
 
@@ -229,7 +216,7 @@ class FileStore(LocalMirror):
 
     def after_fork(self) -> None:
         """The child shares its parent's locks: it must neither use nor keep them."""
-        self._waiting.clear()
+        self._queue.clear()
         self._journal.end()
         self._folder.turn.let_go_after_fork()
         self._opened_in = 0

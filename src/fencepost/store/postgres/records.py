@@ -209,15 +209,6 @@ def head_of(record: JobRecord) -> Segment | None:
     return record.segments[0] if record.segments else None
 
 
-def plain_since(record: JobRecord, target: TargetRecord) -> int | None:
-    """From when on a fire of this job that falls due alone is simply claimed: after the last gap. None: never, as
-    things stand."""
-    ends = [gap.until for gap in (*record.pauses, *record.past, *target.gaps)]
-    if record.removed_at is not None or target.orphaned or None in ends:
-        return None
-    return max((micros(end) for end in ends if end is not None), default=0)
-
-
 # --- targets, replicas, the lease ---------------------------------------------------------------------------------
 
 TARGET_COLUMNS = "name, unknown_since, orphaned, gaps"

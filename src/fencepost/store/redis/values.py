@@ -26,7 +26,6 @@ from fencepost.model import (
 from fencepost.model.triggers import iso
 from fencepost.store.codec import from_json, micros, moment
 from fencepost.store.redis.keys import join, split
-from fencepost.store.rows import TargetRecord
 from fencepost.store.texts import fields_of, job_record, replica_record, same_but_hot, text, texts_of
 from fencepost.store.unreadable import checked_fire
 
@@ -368,23 +367,6 @@ def hot_values(record: JobRecord, hot: Hot, plain: str) -> list[str]:
         record.failures_in_a_row,
     )
     return [str(word) for pair in zip(HOT, values, strict=True) for word in pair]
-
-
-def plain_from(record: JobRecord, target: TargetRecord, simple: bool) -> str:
-    """From which moment on a script may decide this job's fires by itself: after all gaps, and not while there is
-    anything about the job that needs a decision. `simple`: it is to be looked at when its next fire is due."""
-    head = record.segments[0] if record.segments else None
-    gaps = (*record.pauses, *record.past, *target.gaps)
-    if (
-        not simple
-        or record.removed_at
-        or target.orphaned
-        or len(record.segments) > 1
-        or (head is not None and (head.until is not None or head.removed))
-        or any(gap.until is None for gap in gaps)
-    ):
-        return NEVER
-    return str(max((micros(gap.until) for gap in gaps if gap.until is not None), default=0))
 
 
 # --- replicas and the lease -----------------------------------------------------------------------------

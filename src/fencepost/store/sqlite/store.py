@@ -9,61 +9,59 @@ import random
 import sqlite3
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fencepost.clock import Clock, SystemClock, moment_of
 from fencepost.errors import NothingStored, StoreCorrupt, StoreUnavailable, StoreUnusable
 from fencepost.store import forks, mirror
+from fencepost.store.backend import Backend
 from fencepost.store.base import Home
 from fencepost.store.local import (
+    EVIDENCE_EVERY,
     Beacons,
     Hint,
+    LocalProof,
     boot_id,
     check_writable,
     checked_namespace,
     create_privately,
     refuse_network_file_system,
 )
-from fencepost.store.mirror import LocalMirror, P, T
-from fencepost.store.sqlite.plain import PlainRows
-from fencepost.store.sqlite.rows import PLACES_FOR_COPIES
+from fencepost.store.mirror import Mirror, P, T
+from fencepost.store.preflight import Preflight
+from fencepost.store.reader import RowReader
+from fencepost.store.rules import presence
+from fencepost.store.sqlite.fast import SqliteFastPath
+from fencepost.store.sqlite.find import SqliteFind
+from fencepost.store.sqlite.load import SqliteLoad
+from fencepost.store.sqlite.preflight import preflight, wal_is_sound
+from fencepost.store.sqlite.save import SqliteSave
 from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, namespaces, prepare, set_meta
+from fencepost.store.sqlite.statements import Statements
+from fencepost.store.sqlite.values import PLACES_FOR_COPIES
 from fencepost.store.texts import KnownJobs
+from fencepost.store.threads import QueuedStep, StepQueue, WorkerThread
 from fencepost.store.turn import PATIENCE, Turn
+from fencepost.store.unit_of_work import UnitOfWork
 
 log = logging.getLogger("fencepost")
 
-ABOUT_REPLICAS = ("heartbeat", "leave", "roster", "sweep")
-"""Steps that look at what replicas know."""
-
-MOST_STEPS = 50
-"""Steps in one transaction."""
+ABOUT_REPLICAS = (presence.heartbeat, presence.leave, presence.roster, presence.sweep)
+"""Operations that read what replicas know."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One operation, waiting for its turn."""
-
-    name: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    writes: bool
-    reply: Future[Any] = field(default_factory=Future)
-
-
-class SqliteStore(LocalMirror):
+class SqliteStore(Mirror):
     """Replicas on one machine share a database file.
 
     Leases are measured on `CLOCK_BOOTTIME`, which no clock step touches and all processes of one kernel share;
     what is due is judged by the host's wall clock. A replica's death is proven by its beacon.
     """
 
-    remembers_empty_claims = PlainRows.remembers_empty_claims
+    remembers_empty_claims = False
+    may_lose_writes = False
+    evidence_every = EVIDENCE_EVERY
 
     def __init__(self, path: str | Path, namespace: str = "default", clock: Clock | None = None) -> None:
         self.path = Path(path)
@@ -72,10 +70,15 @@ class SqliteStore(LocalMirror):
         self._clock = clock or SystemClock()
         self.home = Home("sqlite", str(self.path.absolute()), self._names["fires"])
         self._folder = self.path.with_name(self.path.name + "-fencepost")
-        super().__init__(Beacons(self._folder / namespace), Hint(self._folder / f"{namespace}.hint"))
+        self._beacons, self._hint = (
+            Beacons(self._folder / namespace),
+            Hint(self._folder / f"{namespace}.hint"),
+        )
+        self._thread = WorkerThread()
+        self._proof = LocalProof(self._beacons, self._thread)
+        self._queue = StepQueue(self._thread, self._serve)
         # Not in the folder, where a namespace could have its name, and which somebody may remove.
         self._turn = Turn(self.path.with_name(self.path.name + "-fencepost.turn"))
-        self._steps: deque[Step] = deque()
         self._busy = threading.Lock()
         """Held during a transaction. SQLite keeps its locks' state in memory: a child forked in the middle of one would
         inherit the belief that the database is locked, and never find it free."""
@@ -89,71 +92,48 @@ class SqliteStore(LocalMirror):
     def for_reading(self) -> SqliteStore:
         store = SqliteStore(self.path, self._namespace, self._clock)
         store._known_jobs = KnownJobs()
+        # Those who only read gain nothing by sharing a transaction, and would hold its lock for longer.
+        store._queue.most = 1
         return store
 
+    async def preflight(self, name: str) -> Preflight:
+        return await asyncio.to_thread(preflight, self.path, self._namespace)
+
     async def open(self) -> None:
-        await self._in_thread(self._open_safely)
+        await self._thread.run(self._open_safely)
 
     async def close(self) -> None:
-        await self._in_thread(self._close)
-        self._end_thread()
+        await self._thread.run(self._close)
+        self._thread.end()
+
+    @property
+    def descriptors(self) -> Sequence[int]:  # type: ignore[override]
+        return self._beacons.descriptors
+
+    async def wait(self, seconds: float) -> bool:
+        return await self._hint.wait(seconds)
 
     # --- transactions ---------------------------------------------------------------------------------
 
     async def _write(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        reply: T = await self._submit(Step(step.__name__, args, kwargs, writes=True))
+        reply: T = await self._queue.ask(QueuedStep(step, args, kwargs, writes=True))
         return reply
 
     async def _read(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        reply: T = await self._submit(Step(step.__name__, args, kwargs, writes=False))
+        reply: T = await self._queue.ask(QueuedStep(step, args, kwargs, writes=False))
         return reply
 
-    async def _submit(self, step: Step) -> Any:
-        self._steps.append(step)
-        self._worker().submit(self._take_steps)
-        return await asyncio.wrap_future(step.reply)
+    def _serve(self, steps: list[QueuedStep]) -> list[Any]:
+        """In one transaction. None is left open across an await."""
+        with self._busy:
+            db = self._connection()
+            if not any(step.writes for step in steps):
+                return self._in_transaction(db, steps)
+            with self._turn.taken():
+                steps += self._queue.gathered(self._queue.most - len(steps))
+                return self._in_transaction(db, steps)
 
-    def _take_steps(self) -> None:
-        """Whatever has gathered while the last transaction was under way, or others had their turn, shares the next:
-        one commit costs the disk as much as another, however much is in it. None is left open across an await."""
-        # Those who only read gain nothing by sharing a transaction, and would hold its lock for longer.
-        if not (steps := self._gathered(MOST_STEPS if self._known_jobs is None else 1)):
-            return
-        try:
-            with self._busy:
-                db = self._connection()
-                if any(step.writes for step in steps):
-                    with self._turn.taken():
-                        steps += self._gathered(MOST_STEPS - len(steps))
-                        replies = self._replies(db, steps)
-                else:
-                    replies = self._replies(db, steps)
-        except Exception as error:
-            replies = [error] * len(steps)
-        for step, reply in zip(steps, replies, strict=True):
-            if isinstance(reply, Exception):
-                step.reply.set_exception(reply)
-            else:
-                step.reply.set_result(reply)
-
-    def _gathered(self, most: int = MOST_STEPS) -> list[Step]:
-        steps = [self._steps.popleft() for _ in range(min(len(self._steps), most))]
-        # From here on nobody can cancel them: whoever gave up earlier is left out.
-        return [step for step in steps if step.reply.set_running_or_notify_cancel()]
-
-    def _replies(self, db: sqlite3.Connection, steps: Sequence[Step]) -> list[Any]:
-        """To each the reply, or the error."""
-        try:
-            return self._in_transaction(db, steps)
-        except StoreUnavailable as error:
-            return [error] * len(steps)
-        except Exception as error:
-            if len(steps) == 1:
-                return [error]
-            # Nothing was committed: let only the culprit fail.
-            return [reply for step in steps for reply in self._replies(db, [step])]
-
-    def _in_transaction(self, db: sqlite3.Connection, steps: Sequence[Step]) -> list[Any]:
+    def _in_transaction(self, db: sqlite3.Connection, steps: Sequence[QueuedStep]) -> list[Any]:
         writes = any(step.writes for step in steps)
         try:
             self._patiently(db, "begin immediate" if writes else "begin")
@@ -161,13 +141,12 @@ class SqliteStore(LocalMirror):
                 if not writes:
                     # A plain begin takes no lock: the first look does, and may meet a writer.
                     self._patiently(db, "select 1 from sqlite_master limit 1")
-                with_targets = any(step.name in ABOUT_REPLICAS for step in steps)
-                rows = PlainRows(db, self._names, self.unreadable, with_targets)
-                rows.known_jobs = None if writes else self._known_jobs
+                with_targets = any(step.take in ABOUT_REPLICAS for step in steps)
+                rows = self._rows(db, with_targets, None if writes else self._known_jobs)
                 # The time is read under the lock: steps follow each other in the order of their moments.
                 replies = [self._reply(rows, step) for step in steps]
                 if writes:
-                    rows.write()
+                    rows.save()
                 if db.in_transaction:  # those who read are through with it when they have what they want
                     self._patiently(db, "commit")
             except BaseException:
@@ -178,13 +157,27 @@ class SqliteStore(LocalMirror):
             raise StoreUnavailable(f"{self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
             raise StoreCorrupt(f"{self.path}: {error}; restore it from a backup, or move it away") from error
-        if rows.hinted:
+        if rows.notify:
             self._hint.give()
         return replies
 
-    def _reply(self, rows: PlainRows, step: Step) -> Any:
+    def _reply(self, rows: UnitOfWork, step: QueuedStep) -> Any:
         rows.at = moment_of(self._clock)
-        return getattr(rows, step.name)(rows.at, *step.args, **step.kwargs)
+        return step.take(rows, rows.at, *step.args, **step.kwargs)
+
+    def _rows(
+        self, db: sqlite3.Connection, with_targets: bool = True, known_jobs: KnownJobs | None = None
+    ) -> UnitOfWork:
+        sql, reader = Statements(db, self._names, copies=known_jobs is not None), RowReader(self.unreadable)
+        load = SqliteLoad(sql, reader, with_targets, known_jobs)
+        find, save, fast = (
+            SqliteFind(sql, reader, load),
+            SqliteSave(sql, reader),
+            SqliteFastPath(sql, reader, load),
+        )
+        return UnitOfWork(
+            Backend(reader, load, find, save, fast, remembers_empty_claims=False, may_lose_writes=False)
+        )
 
     def _patiently(self, db: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
         """Our own writers come one by one; readers and other programs may be in the way. SQLite's own busy handler
@@ -294,10 +287,10 @@ class SqliteStore(LocalMirror):
         if boot is None or boot == known:
             return
         if known is not None:
-            rows = PlainRows(db, self._names, self.unreadable)
+            rows = self._rows(db)
             rows.at = moment_of(self._clock)
-            rows.reboot(rows.at)
-            rows.write()
+            presence.reboot(rows, rows.at)
+            rows.save()
         set_meta(db, self._names, "boot", boot)
 
     def after_fork(self) -> None:
@@ -307,7 +300,7 @@ class SqliteStore(LocalMirror):
             _parents.append(self._db)
         self._db = None
         self._turn.let_go_after_fork()
-        self._steps.clear()
+        self._queue.clear()
 
     def _close(self) -> None:
         if self._db is not None and self._pid == os.getpid():
@@ -326,10 +319,6 @@ def _cannot_be_written(error: sqlite3.OperationalError) -> bool:
 _parents: list[sqlite3.Connection] = []
 
 _patience = SystemClock()  # waiting for a lock takes real time, whatever clock the store was given
-
-
-def wal_is_sound(version: tuple[int, ...]) -> bool:
-    return version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
 
 
 def _is_busy(error: sqlite3.OperationalError) -> bool:

@@ -1,0 +1,53 @@
+"""What can be said of a database before it is opened."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from fencepost.errors import StoreUnavailable
+from fencepost.store.local import KEPT, refuse_network_file_system, unless_rebooted
+from fencepost.store.preflight import Preflight, nothing_there, ok, problem, warning
+from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, namespaces
+
+
+def wal_is_sound(version: tuple[int, ...]) -> bool:
+    return version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
+
+
+def preflight(path: Path, namespace: str) -> Preflight:
+    refuse_network_file_system(path.parent)
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=1)) as db:
+            if namespace not in (found := namespaces(db)):
+                return nothing_there(f"sqlite:///{path}", namespace, found)
+            (mode,) = db.execute("pragma journal_mode").fetchone()
+            is_ours = db.execute(FOREIGN_TABLES).fetchone() is None
+            boot = meta(db, Names(namespace), "boot")
+    except sqlite3.OperationalError as error:
+        raise StoreUnavailable(f"{path}: {error}") from error
+    except sqlite3.DatabaseError:
+        return Preflight(())  # it is damaged: opening it says so, and leaves it as it is
+    journal = _journal(mode, is_ours)
+    return unless_rebooted(boot, Preflight((ok(KEPT), *journal.findings), journal.may_open))
+
+
+def _journal(mode: str, is_ours: bool) -> Preflight:
+    """A replica that starts here chooses the mode of a database that is ours alone. Then opening it is writing."""
+    version, sound = sqlite3.sqlite_version, wal_is_sound(sqlite3.sqlite_version_info)
+    uses_wal = mode == "wal"
+    if uses_wal and not sound:
+        what = f"the journal is WAL, and SQLite {version} here may corrupt it when several processes write"
+        remedy = "use SQLite 3.51.3 or newer, " + (
+            "or stop all replicas: the next one to start here leaves WAL"
+            if is_ours
+            else "or set journal_mode to delete: other tables are in there, so that is not ours to do"
+        )
+        return Preflight((problem(what, remedy),), may_open=not is_ours)
+    if sound and not uses_wal and is_ours:
+        what = f"the journal is {mode}: with SQLite {version} a replica that starts here changes it to WAL"
+        remedy = "look from an environment as the replicas have it, with their version of SQLite"
+        return Preflight((warning(what, remedy),), may_open=False)
+    why = "sound in this version" if uses_wal else "safe, whatever the version; WAL is faster from 3.51.3 on"
+    return Preflight((ok(f"SQLite {version}, journal {mode}: {why}"),))
