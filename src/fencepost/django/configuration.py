@@ -10,8 +10,8 @@ from typing import Any
 from django.conf import settings as project
 
 from fencepost.django.databases import check_alias, database_url, is_url
+from fencepost.django.schedulers import ProjectScheduler
 from fencepost.errors import ConfigurationError
-from fencepost.scheduler.scheduler import Scheduler
 from fencepost.settings import Settings, did_you_mean
 
 DEFAULT_ALIAS = "default"
@@ -30,11 +30,11 @@ class DjangoSettings(Settings):
         return database_url(self.database)
 
 
-def make_scheduler() -> Scheduler:
+def make_scheduler() -> ProjectScheduler:
     """The project's scheduler, without jobs. Raises `ConfigurationError`."""
     given = given_settings()
     store = given.pop("store", None)
-    scheduler = Scheduler(**given)
+    scheduler = ProjectScheduler(**given)
     scheduler.settings = _with_store(scheduler.settings, store)
     return scheduler
 
