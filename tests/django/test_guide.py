@@ -88,7 +88,7 @@ class Reader:
 
 def test_from_nothing(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
-    said = {}
+    said: dict[str, str] = {}
     try:
         for language, text in blocks("From nothing", "Tests"):
             if language == "py":

@@ -173,4 +173,4 @@ def test_the_commands_know_the_project(site: Site) -> None:
 def test_the_example_tests_its_jobs_in_virtual_time(tmp_path: Path) -> None:
     site = Site(tmp_path)
     shutil.copy(EXAMPLE / "shop" / "jobs.py", site.folder / "shop")
-    assert "Ran 4 tests" in site.manage("test").stderr
+    assert "Ran 5 tests" in site.manage("test").stderr

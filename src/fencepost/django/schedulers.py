@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from fencepost.django.bodies import body_of
@@ -10,10 +10,19 @@ from fencepost.django.declare import Declaration
 from fencepost.scheduler.scheduler import Scheduler
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 class ProjectScheduler(Scheduler):
     """`every` and `cron` of `fencepost.django` are taken as triggers, too."""
+
+    drive: Callable[[Coroutine[Any, Any, Any]], Any] | None = None
+    """Runs a coroutine to its end, where a test owns the time (`testing.py`)."""
+
+    def ask_blocking(self, work: Coroutine[Any, Any, T], patience: float | None = None) -> T:
+        if self.drive is not None:
+            return self.drive(work)  # type: ignore[no-any-return]
+        return super().ask_blocking(work, patience)
 
     def job(self, trigger: Any, **policies: Any) -> Callable[[F], F]:
         trigger, policies = _plain(trigger, policies)
