@@ -30,8 +30,8 @@ class DjangoSettings(Settings):
             return super().store_url(env=env)
         if is_testing():
             raise ConfigurationError(
-                "the database of a test is no store: put `with fencepost.django.testing.virtual():` around what triggers a "
-                'job, or give the tests a store of their own, as FENCEPOST = {"STORE": "sqlite:////tmp/tests.db"}'
+                "the database of a test is no store: put `with fencepost.django.testing.virtual():` around what "
+                'triggers a job, or give the tests a store of their own, as FENCEPOST = {"STORE": "sqlite:////tmp/tests.db"}'
             )
         return database_url(self.database)
 
