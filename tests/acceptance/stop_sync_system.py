@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from fencepost import Scheduler
 from fencepost.model import FireRecord
-from fencepost.pipeline.status import look
+from fencepost.pipeline.status import read_status
 from stop_sync.database import Database
 from stop_sync.pipeline import NAME
 from stop_sync.service import scheduler_of
@@ -167,7 +167,7 @@ class System:
         return self._reader
 
     def status(self) -> dict[str, Any]:
-        return self.reader.ask(lambda store: look(store, NAME))
+        return self.reader.ask(lambda store: read_status(store, NAME))
 
     def kept(self) -> Any:
         """The durable record of the last success."""

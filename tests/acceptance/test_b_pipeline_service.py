@@ -33,7 +33,7 @@ from playwright.sync_api import Browser, expect
 
 from fencepost import ConfigurationError
 from fencepost.model import FireRecord
-from fencepost.pipeline.status import look
+from fencepost.pipeline.status import read_status
 from fencepost.testing import virtual
 from stop_sync.flask_web import create_app
 from stop_sync.model import Match
@@ -120,7 +120,7 @@ class Running:
 
     def stored_status(self) -> dict[str, Any]:
         """As the store has it now; the web app shares a reading for a second."""
-        says: dict[str, Any] = self.system.reader.ask(lambda store: look(store, None))
+        says: dict[str, Any] = self.system.reader.ask(lambda store: read_status(store, None))
         return says
 
     def run(self, status: Callable[[], dict[str, Any]] | None = None, **args: Any) -> list[dict[str, Any]]:

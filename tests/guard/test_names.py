@@ -17,7 +17,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 from fencepost import ConfigurationError, UsageError
 from fencepost.apscheduler import guard
 from fencepost.apscheduler.names import given_name, is_made_up
-from fencepost.apscheduler.roll import Roll, Terms
+from fencepost.apscheduler.registry import GuardedJobs, Terms
 from fencepost.model.triggers import every
 
 DEFAULTS = {"misfire_grace_time": 1, "coalesce": True, "max_instances": 1}
@@ -28,7 +28,7 @@ def work(*args, **keywords):
 
 
 def roll(misfire=None, unguarded=()):
-    return Roll(Terms("any", misfire, frozenset(unguarded), DEFAULTS))
+    return GuardedJobs(Terms("any", misfire, frozenset(unguarded), DEFAULTS))
 
 
 def drafted(on=None, **options):
@@ -94,7 +94,7 @@ def test_a_lambda_needs_an_id():
 
 
 def test_an_argument_that_is_told_by_its_address_needs_an_id():
-    with pytest.raises(ConfigurationError, match="told differently in every process.*give it an id="):
+    with pytest.raises(ConfigurationError, match="differs in every process.*give it an id="):
         drafted(args=[object()])
     assert drafted(args=[object()], id="given").name == "given"
 

@@ -310,7 +310,7 @@ def test_rows_outlive_restarts(url, tmp_path, ledger):
         eventually(lambda: "x" in ledger.jobs())
     for _ in range(2):
         with guarded(url, configuration=shared()) as (scheduler, watch):
-            eventually(lambda: watch.roll.named("x") and watch.roll.named("x").stored)
+            eventually(lambda: watch.registry.named("x") and watch.registry.named("x").stored)
             time.sleep(0.3)
             assert listed(scheduler) == ["x"]
     with guarded(url, configuration=shared()):

@@ -20,7 +20,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from fencepost.apscheduler import guard
 from fencepost.apscheduler.host import ExecutorHost
 from fencepost.apscheduler.mirror import Mirror
-from fencepost.apscheduler.roll import Roll
+from fencepost.apscheduler.registry import GuardedJobs
 from fencepost.replica.replica import Replica
 from tests.guard.kit import QUICK, eventually, guarded
 from tests.servers import valkey
@@ -82,7 +82,7 @@ async def test_a_start_does_not_wait_for_what_still_runs(url):
     scheduler.shutdown()
 
 
-MADE_ANEW = (ExecutorHost, Mirror, Replica, Roll)
+MADE_ANEW = (ExecutorHost, Mirror, Replica, GuardedJobs)
 
 
 def footprint():
@@ -145,7 +145,7 @@ def test_what_is_configured_after_the_guard_counts(url):
     scheduler.start()
     try:
         assert watch.host.room(time.monotonic()) == 3
-        assert str(watch.roll.named("tick").native.overlap) == "allow(7)"
+        assert str(watch.registry.named("tick").native.overlap) == "allow(7)"
     finally:
         scheduler.shutdown()
 

@@ -90,7 +90,7 @@ def test_a_job_that_one_process_adds_is_run_by_the_others_too(url, shared, ledge
     with started(url, shared) as (one, _), started(url, shared) as (other, watch):
         time.sleep(0.3)
         one.add_job(tick, **OFTEN)
-        eventually(lambda: watch.roll.named("tick"))
+        eventually(lambda: watch.registry.named("tick"))
         one.pause()  # runs nothing more itself
         before = len(KEYS)
         eventually(lambda: len(KEYS) >= before + 2)
@@ -105,7 +105,7 @@ def test_a_job_that_one_process_adds_is_run_by_the_others_too(url, shared, ledge
 def test_one_off_work_in_a_shared_store_runs_once(url, shared, ledger):
     with started(url, shared) as (one, _), started(url, shared) as (other, peer):
         job = one.add_job(tick, "date", run_date=datetime.now(UTC) + timedelta(seconds=1.5))
-        eventually(lambda: peer.roll.named(job.id))
+        eventually(lambda: peer.registry.named(job.id))
         eventually(lambda: KEYS)
         eventually(lambda: not one.get_jobs() and not other.get_jobs())
         time.sleep(0.3)

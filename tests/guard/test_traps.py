@@ -89,7 +89,7 @@ def test_two_schedulers_run_each_fire_once_on_one_grid(url, ledger):
 
 def test_the_grid_outlives_all_processes(url):
     with guarded(url, (Diary(), {**RARELY, "id": "hourly"})) as (scheduler, watch):
-        eventually(lambda: watch.roll.named("hourly").calendar)
+        eventually(lambda: watch.registry.named("hourly").calendar)
         first = eventually(lambda: whole(scheduler.get_job("hourly").next_run_time))
     time.sleep(1.1)
     with guarded(url, (Diary(), {**RARELY, "id": "hourly"})) as (scheduler, watch):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.pipeline.status import look
+from fencepost.pipeline.status import read_status
 from tests.cluster.harness import Cluster
 from tests.execution.places import url_of
 
@@ -55,7 +55,7 @@ class Story:
         while not condition():
             assert time.monotonic() < deadline, f"not within {seconds} s: {what}; {self.polls[-1].says}"
             begun = time.time()
-            says = self.cluster.reader.ask(lambda store: look(store, "five"))
+            says = self.cluster.reader.ask(lambda store: read_status(store, "five"))
             self.polls.append(Poll(begun, time.time(), says))
             time.sleep(max(0.0, 0.05 - (time.time() - begun)))
 
@@ -89,7 +89,7 @@ def test_it_resumes_in_its_third_phase_on_another_process(place, tmp_path, reque
     with Cluster(url, tmp_path, leader_ttl=TTL, run_ttl=TTL, heartbeat=HEARTBEAT) as cluster:
         story = Story(cluster)
         first, second = started_with_their_job(cluster, 2)
-        before = cluster.reader.ask(lambda store: look(store, "five"))
+        before = cluster.reader.ask(lambda store: read_status(store, "five"))
         assert (before["status"], before["data_updated_at"]) == ("idle", None)
         assert before["next_run_at"] is not None
         key = cluster.trigger("five")

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from fencepost.cli.progress import Bars, Lines
 from fencepost.model import FireRecord, State
-from fencepost.pipeline.status import look
+from fencepost.pipeline.status import read_status
 from tests.cluster.harness import Reader
 
 pytestmark = pytest.mark.cluster
@@ -120,7 +120,7 @@ def test_while_a_run_is_active_another_is_refused(folder):
         done = fencepost(folder, "trigger", *store, "stops", *named)
         assert done.returncode == 0
         assert json.loads(done.stdout)["args"] == {"mode": "full", "trigger": "release"}
-        assert reader.ask(lambda store: look(store, "stops"))["trigger"] == "release"
+        assert reader.ask(lambda store: read_status(store, "stops"))["trigger"] == "release"
         badly = fencepost(folder, "trigger", "app:scheduler", "stops", "--trigger", "a release")
         assert badly.returncode == 64
         assert "trigger" in badly.stderr

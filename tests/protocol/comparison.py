@@ -47,6 +47,7 @@ from fencepost.store.base import (
 )
 from fencepost.store.state import StoreState
 from fencepost.testing.conformance import Harness, StoreConformance
+from tests.protocol.model import OPERATIONS
 
 REPLICAS = ("a", "b", "c")
 TARGETS = ("work", "play")
@@ -149,7 +150,7 @@ class Comparison:
         moment = self.moment()
         self.operations.append(f"{moment.wall:%d %H:%M:%S.%f} {operation}{args!r}")
         self.tally[operation] += 1
-        expected = getattr(self.model, operation)(moment, *args)
+        expected = OPERATIONS[operation](self.model, moment, *args)
         try:
             answered = await getattr(self.harness.store, operation)(*args)
         except Exception as error:
@@ -307,7 +308,7 @@ class Comparison:
 
     async def _put_earlier(self) -> None:
         """A definition that has been replaced: code declares it again, or somebody asks for it now."""
-        known = self.model.jobs_by_id
+        known = self.model.jobs.rows
         drawn = [self._definition(id, number) for id in JOBS for number in range(DEFINITIONS)]
         earlier = [job for job in drawn if job.id in known and job.fingerprint in known[job.id].earlier]
         if earlier:
@@ -355,7 +356,7 @@ class Comparison:
         change = ChangeJob(self.chance.choice(JOBS), kind, note, "ann", until, anew)  # type: ignore[arg-type]
         if kind == "remove" and self.chance.random() < 0.5:
             change = replace(change, if_undeclared=True)
-        known = self.model.jobs_by_id.get(change.job_id)
+        known = self.model.jobs.rows.get(change.job_id)
         if (
             known is not None and self.chance.random() < 0.3
         ):  # as read before, or after, its trigger was changed
@@ -409,7 +410,7 @@ class Comparison:
         replica = self.chance.choice(REPLICAS)
         await self.ask("heartbeat", self._beat_of(replica, targets=TARGETS))
         await self._plan()
-        soonest = self.model.soonest_look(None, leads=True)
+        soonest = self.model.jobs.soonest(None, leads=True)
         ahead = (soonest - self.moment().wall).total_seconds() if soonest else 0.0
         await self._pass(round(max(0.0, ahead) + self.chance.uniform(0, 2), 3))
         self._claims[replica] += 1

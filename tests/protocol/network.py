@@ -18,6 +18,7 @@ from fencepost.store.base import Evidence, Store
 from fencepost.store.state import StoreState
 from fencepost.store.unreadable import RowUnreadable
 from fencepost.testing.world import Process, World
+from tests.protocol.model import OPERATIONS
 
 TIMEOUT = 1.2
 """Seconds after which a client gives up on a request. The request may arrive all the same."""
@@ -105,10 +106,10 @@ class Network:
     def apply(self, process: Process | None, name: str, args: tuple[Any, ...]) -> Any:
         """Let the store take one step now."""
         self.steps += 1
-        reply = getattr(self.state, name)(self.moment(), *args)
+        reply = OPERATIONS[name](self.state, self.moment(), *args)
         self.on_commit(process, name, args, reply)
-        if self.state.hinted:
-            self.state.hinted = False
+        if self.state.notify:
+            self.state.notify = False
             waiting, self._waiting = self._waiting, []
             for waiter, hint in waiting:
                 if self.chance.random() < 0.9:

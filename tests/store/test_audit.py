@@ -357,9 +357,9 @@ def test_the_command_says_what_it_could_not_check_and_shows_progress_on_a_termin
 async def test_defects_in_memory_are_found_as_well(clock):
     store = MemoryStore(clock)
     await Story(Harness.with_clock(store, clock)).tell()
-    fires = store.state.fires
-    store.state.drop_fire(fires[key(3)])
-    store.state.put_fire(changed(fires[key(1)], key="poll@again", token=500))
+    fires = store.state.fires.rows
+    store.state.fires.drop(fires[key(3)])
+    store.state.fires.put(changed(fires[key(1)], key="poll@again", token=500))
     report = await audit(store, since=NOON)
     assert [finding.key for finding in report.findings[Kind.UNACCOUNTED]] == [key(3)]
     assert [finding.key for finding in report.findings[Kind.DOUBLED]] == ["poll@again"]

@@ -26,7 +26,7 @@ from fencepost.store.file import FileStore, journal
 from fencepost.store.file import store as store_module
 from fencepost.store.file.generation import Draft
 from fencepost.store.file.lines import line
-from fencepost.store.file.state import LoggedState
+from fencepost.store.rules import history
 from fencepost.store.unreadable import RowUnreadable
 from fencepost.store.urls import store_from_url
 from fencepost.testing.conformance import HandClock, Harness, job_of
@@ -54,8 +54,9 @@ async def opened(path: Path, clock: HandClock, **options) -> FileHarness:
 def dump_of(store: FileStore) -> list:
     """All rows, those moved out included."""
     state = store._journal.state
-    moved = state.archive.complete(FireQuery(limit=10_000), [])
-    return [*state.dump(), sorted(fire.key for fire in moved), state.archive.pruned_before]
+    archive = state.fires.archive
+    moved = archive.complete(FireQuery(limit=10_000), [])
+    return [*state.dump(), sorted(fire.key for fire in moved), archive.pruned_before]
 
 
 async def dump_at(path: Path, clock: HandClock, **options) -> list:
@@ -178,10 +179,10 @@ async def test_one_that_breaks_off_half_way_takes_no_other_with_it(tmp_path, clo
     await harness.define("job")
 
     def broken(state, at, job_id):
-        state.put_fire(next(iter(state.fires.values())).__class__(job_id, job_id, at.wall))
+        state.fires.put(next(iter(state.fires.rows.values())).__class__(job_id, job_id, at.wall))
         raise ZeroDivisionError
 
-    monkeypatch.setattr(LoggedState, "history", broken)
+    monkeypatch.setattr(history, "history", broken)
     await harness.trigger("job", "first")
     replies = await asyncio.gather(
         harness.trigger("job", "one"),
@@ -528,7 +529,7 @@ async def test_final_fires_leave_memory_and_are_found_again(tmp_path, clock) -> 
     assert names[0] == "fires-2026-11-15.jsonl"
     assert "manual-2026-11-17.jsonl" in names
     state = harness.store._journal.state
-    assert [fire.key for fire in state.fires.values() if fire.state.final and not fire.scheduled] == []
+    assert [fire.key for fire in state.fires.rows.values() if fire.state.final and not fire.scheduled] == []
     (failed, *_) = await harness.store.find_fires(FireQuery(states=(State.FAILED,), limit=1))
     assert failed.key == "manual!m2-2"
     assert await harness.store.find_fires(FireQuery(key=failed.key)) == (failed,)

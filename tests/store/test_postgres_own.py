@@ -22,8 +22,8 @@ from fencepost.errors import ConfigurationError, StoreCorrupt, StoreUnavailable
 from fencepost.model import State
 from fencepost.model.triggers import every
 from fencepost.store.base import Beat, ClaimRequest, GiveBack, PutJob, Settle, Store
-from fencepost.store.postgres import PostgresStore, connection, plain, schema
-from fencepost.store.postgres.rows import PostgresRows
+from fencepost.store.postgres import PostgresStore, connection, plain, rest, schema
+from fencepost.store.rules import planning, presence
 from fencepost.testing.conformance import HandClock, Harness, job_of
 from tests.protocol.comparison import Mismatch, compare
 from tests.servers import PostgresServer, Proxy, cut_after, postgres
@@ -97,8 +97,13 @@ async def test_the_comparison_takes_both_ways(
     counting(plain, "plan", sum)
     counting(plain, "beat", lambda reply: reply is not None)
     counting(plain, "sweep", lambda reply: reply is not None)
-    for name in ("claim_more", "update_more", "_plan", "heartbeat"):
-        counting(PostgresRows, name, lambda reply: 1)
+    for place, name in (
+        (rest, "claim_more"),
+        (rest, "update_more"),
+        (planning, "_plan"),
+        (presence, "heartbeat"),
+    ):
+        counting(place, name, lambda reply: 1)
     for seed in (40, 41, 43, 45, 47, 49):  # the odd ones are quieter
         async with a_harness(postgres_server.url) as harness:
             await compare(harness, seed, 150)

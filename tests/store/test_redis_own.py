@@ -188,7 +188,7 @@ def contradictions(client: Any, comparison: Comparison) -> Any:
         first = f"{jobs[0][0]}{' ' if jobs[1:] else TAB}{target}"
         if client.zscore(f"{P}:look:{kind}", first) != jobs[0][1]:
             yield f"what is first of {group}"
-    if looks != {id: micros(when) for id, when in model._looks._when.items()}:
+    if looks != {id: micros(when) for id, when in model.jobs.decisions._when.items()}:
         yield f"looks at {looks}"
     firsts = sum(client.zcard(f"{P}:look:{kind}") for kind in ("any", "leader"))
     if firsts != client.hlen(f"{P}:first"):
@@ -201,18 +201,18 @@ def contradictions(client: Any, comparison: Comparison) -> Any:
         yield f"held {held}, running {places['job']}"
     if client.smembers(f"{P}:others") != places["fire"]:
         yield "others"
-    for id in model.jobs_by_id:
+    for id in model.jobs.rows:
         rows = sum(1 for found in places.values() for place in found if place.startswith(f"{id}:"))
         if int(client.hget(f"{P}:hot:{id}", "rows")) != rows:
             yield f"rows of {id}"
-    for fire in model.fires.values():
+    for fire in model.fires.rows.values():
         minute = int(fire.due_at.timestamp()) // 60
         if not client.sismember(f"{P}:minute:{minute}", fire.job_id):
             yield f"{fire.key} is in no minute"
-    known = [target for replica in model.replicas.values() for target in replica.targets]
+    known = [target for replica in model.replicas.rows.values() for target in replica.targets]
     if client.hgetall(f"{P}:knowers") != {name: str(known.count(name)) for name in known}:
         yield "knowers"
-    if set(client.zrange(f"{P}:unknown", 0, -1)) != model.targets.keys() - set(known):
+    if set(client.zrange(f"{P}:unknown", 0, -1)) != model.targets.rows.keys() - set(known):
         yield "unknown"
 
 

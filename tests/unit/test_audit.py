@@ -20,6 +20,7 @@ from fencepost.model import Job, State, changed
 from fencepost.model.periods import Calendar, pauses_of
 from fencepost.store.base import PutJob
 from fencepost.store.memory import MemoryStore
+from fencepost.store.rules.data_loss import restarted
 from fencepost.store.sqlite import SqliteStore
 from fencepost.testing import virtual
 from fencepost.testing.conformance.harness import NOON, HandClock, Harness
@@ -305,8 +306,8 @@ async def test_a_claim_in_a_pause_is_found_although_the_clock_was_set_back():
     await harness.pause("job")
     state = harness.store.state
     again = changed(fire.ended(fire.started_at, "retry"), token=fire.token + 1, attempt=2)
-    state.put_fire(again)
-    state.put_job_row(changed(state.job("job"), token=again.token), None, None)
+    state.fires.put(again)
+    state.jobs.put(changed(state.jobs.get("job"), token=again.token), None, None)
     await harness.elapse(300)
     [finding] = (await audit(harness.store, since=NOON)).findings[Kind.PAUSE_IGNORED]
     assert finding.key == fire.key
@@ -327,11 +328,11 @@ def test_each_row_of_a_ledger_is_missed_if_it_is_removed():
         rows = t.fires("job")
         assert {row.count for row in rows} > {1}
         for row in rows:
-            t.store.state.drop_fire(row)
+            t.store.state.fires.drop(row)
             [finding] = t.audit().findings[Kind.UNACCOUNTED]
             assert (finding.key, finding.count) == (row.key, row.count)
             assert (finding.due_at, finding.last_due_at) == (row.due_at, row.last_due)
-            t.store.state.put_fire(row)
+            t.store.state.fires.put(row)
         assert t.audit().clean
 
 
@@ -340,7 +341,7 @@ def test_findings_are_listed_up_to_a_limit_and_counted_beyond():
         t.advance(days=2)
         rows = t.fires("job")
         for row in rows[::2]:
-            t.store.state.drop_fire(row)
+            t.store.state.fires.drop(row)
         report = t.audit()
     assert report.found[Kind.UNACCOUNTED] == len(rows[::2]) > 1000
     assert len(report.findings[Kind.UNACCOUNTED]) == 1000
@@ -476,7 +477,7 @@ def covered(gaps):
 def test_a_ledger_whose_tokens_jump_with_the_stores_incarnation_is_clean():
     with virtual(minutely()) as t:
         t.advance(minutes=5)
-        t.store.state.restarted(moment_of(WorldClock(t.world)), "another start")
+        restarted(t.store.state, moment_of(WorldClock(t.world)), "another start")
         t.advance(days=2)  # nobody claims before everybody could have been heard of
         report, last = t.audit(), t.fires("job")[-1]
     assert report.clean, report.findings

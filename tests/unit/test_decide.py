@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.model import FireRecord, Gap, Job, JobRecord, Overlap, Segment, State, fire_key
 from fencepost.model.triggers import every
-from fencepost.store.decide import Decision, JobView, decide
+from fencepost.store.rules.decide import Decision, JobView, decide
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

@@ -473,7 +473,7 @@ def test_what_is_due_and_decided_by_nobody(doctor, database, clock):
     clock.now = at("04:31")
     done = doctor()
     found = done.of("jobs", "problem")
-    assert "poll: 1 fire due since 2026-11-15 04:20:00Z, and decided by nobody" in found
+    assert "poll: 1 fire due since 2026-11-15 04:20:00Z, and decided by no replica" in found
     assert "poll: its calendar is planned up to 2026-11-15 04:20:00Z only" in found
     assert done.code == WRONG
     pause = ChangeJob("poll", "pause")

@@ -19,49 +19,49 @@ NONE = Evidence()
 
 def test_time_under_the_same_mark_adds_up():
     observation = Observation(HEARTBEAT)
-    assert [observation.look("a", 1, steady) for steady in (100, 104, 109, 118)] == [0, 4, 9, 18]
+    assert [observation.observe("a", 1, steady) for steady in (100, 104, 109, 118)] == [0, 4, 9, 18]
 
 
 def test_a_gap_counts_for_one_heartbeat_at_the_most():
     observation = Observation(HEARTBEAT)
-    assert observation.look("a", 1, 100) == 0
-    assert observation.look("a", 1, 100_000) == HEARTBEAT
-    assert observation.look("a", 1, 100_001) == HEARTBEAT + 1
+    assert observation.observe("a", 1, 100) == 0
+    assert observation.observe("a", 1, 100_000) == HEARTBEAT
+    assert observation.observe("a", 1, 100_001) == HEARTBEAT + 1
 
 
 def test_a_clock_that_goes_backwards_counts_for_nothing():
     observation = Observation(HEARTBEAT)
-    observation.look("a", 1, 100)
-    assert observation.look("a", 1, 50) == 0
-    assert observation.look("a", 1, 55) == 5
+    observation.observe("a", 1, 100)
+    assert observation.observe("a", 1, 50) == 0
+    assert observation.observe("a", 1, 55) == 5
 
 
 def test_a_new_mark_starts_the_observation_over():
     observation = Observation(HEARTBEAT)
-    observation.look("a", 1, 100)
-    observation.look("a", 1, 108)
-    assert observation.look("a", 2, 110) == 0
-    assert observation.look("a", 1, 112) == 0  # the old mark again is a change as well
-    assert observation.look("a", 1, 115) == 3
+    observation.observe("a", 1, 100)
+    observation.observe("a", 1, 108)
+    assert observation.observe("a", 2, 110) == 0
+    assert observation.observe("a", 1, 112) == 0  # the old mark again is a change as well
+    assert observation.observe("a", 1, 115) == 3
 
 
 def test_names_are_watched_apart_and_forgotten_apart():
     observation = Observation(HEARTBEAT)
     for name in ("a", "b"):
-        observation.look(name, 1, 100)
-    assert observation.look("a", 1, 105) == 5
-    assert observation.look("b", 2, 105) == 0
+        observation.observe(name, 1, 100)
+    assert observation.observe("a", 1, 105) == 5
+    assert observation.observe("b", 2, 105) == 0
     observation.forget_others({"b"})
-    assert observation.look("a", 1, 110) == 0
-    assert observation.look("b", 2, 110) == 5
+    assert observation.observe("a", 1, 110) == 0
+    assert observation.observe("b", 2, 110) == 5
 
 
 def test_a_restart_forgets_everything():
     observation = Observation(HEARTBEAT)
-    observation.look("a", 1, 100)
-    observation.look("a", 1, 109)
+    observation.observe("a", 1, 100)
+    observation.observe("a", 1, 109)
     observation.restart()
-    assert observation.look("a", 1, 110) == 0
+    assert observation.observe("a", 1, 110) == 0
 
 
 # Leadership

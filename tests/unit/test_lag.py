@@ -56,7 +56,7 @@ async def test_a_thread_that_outlives_its_timeout_is_named(caplog):
         await handle.wait(timeout=30)
         await (await scheduler.trigger(other)).wait(timeout=30)
         assert any(
-            f"{handle.key} was told to end; its thread goes on" in record.getMessage()
+            f"{handle.key} was asked to end; its thread goes on" in record.getMessage()
             for record in caplog.records
         )
         release.set()

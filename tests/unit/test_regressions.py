@@ -508,7 +508,7 @@ def test_a_run_that_the_store_forgot_to_have_settled_is_settled_again():
     cluster.run(1)
     [fire] = cluster.fires("job")
     assert fire.state is State.SUCCEEDED
-    cluster.network.state.put_fire(running[0])
+    cluster.network.state.fires.put(running[0])
     cluster.run(5)
     [again] = cluster.fires("job")
     assert (again.state, again.token) == (State.SUCCEEDED, fire.token)
@@ -549,15 +549,15 @@ def test_definitions_that_are_being_written_when_a_loss_is_learned_of_are_writte
 
     member.replica.store.put_jobs = put_slowly
     nothing = store.snapshot()
-    cluster.until(lambda: store.jobs_by_id, 2)
+    cluster.until(lambda: store.jobs.rows, 2)
     cluster.run(1)
     store.restore(nothing)
     cluster.network.restart_store()
     cluster.ask("restarted", "another start")
     cluster.until(lambda: member.told("store.lost_data"), 5)
-    assert not store.jobs_by_id
+    assert not store.jobs.rows
     cluster.run(20)
-    assert list(store.jobs_by_id) == ["job"]
+    assert list(store.jobs.rows) == ["job"]
 
 
 def test_who_was_declared_dead_can_still_prove_a_loss_that_forgets_it():
@@ -566,14 +566,14 @@ def test_who_was_declared_dead_can_still_prove_a_loss_that_forgets_it():
     cluster = Cluster(remote=True)
     store = cluster.network.state = SimulatedStore()
     members = [cluster.add(), cluster.add()]
-    cluster.until(lambda: cluster.leader and len(store.replicas) == 2, 5)
+    cluster.until(lambda: cluster.leader and len(store.replicas.rows) == 2, 5)
     [member] = [each for each in members if each is not cluster.leader]
     [leader] = [each for each in members if each is cluster.leader]
     cluster.network.deaf.add(member.replica.id)
     cluster.run(10)
     counted = store.snapshot()
     cluster.network.cut_off.add(member.replica.id)
-    cluster.until(lambda: member.replica.id not in store.replicas, 30)
+    cluster.until(lambda: member.replica.id not in store.replicas.rows, 30)
     cluster.network.deaf.clear()
     cluster.network.cut_off.clear()
     cluster.until(lambda: len(member.told("replica.joined")) == 2, 20)
@@ -624,7 +624,7 @@ def a_loss_behind_the_clock():
     cluster = Cluster(remote=True)
     store = cluster.network.state = SimulatedStore()
     member = cluster.add(Job("job", "body"))
-    cluster.until(lambda: store.jobs_by_id, 5)
+    cluster.until(lambda: store.jobs.rows, 5)
     before = store.snapshot()
     cluster.run(10)
     cluster.network.store_offset -= 60

@@ -23,6 +23,7 @@ from fencepost.runs.tasks import Registry
 from fencepost.settings import Settings
 from fencepost.store.base import ClaimRequest, NewFire
 from fencepost.store.memory import MemoryStore
+from fencepost.store.rules.fires import add_fire
 from fencepost.testing.virtual import WorldClock
 from fencepost.testing.world import EPOCH, Process, World
 from tests.unit.apps.cluster import HEARTBEAT, TTL, Cluster
@@ -349,7 +350,7 @@ def test_a_claim_the_replica_never_heard_of_is_given_back_at_the_next_beat():
     member = cluster.add(Job("job", "body"))
     cluster.run(3)
     number = member.replica.worker.last_number
-    cluster.network.state.add_fire(cluster.network.moment(), NewFire(manual_key("job", "x"), "job"))
+    add_fire(cluster.network.state, cluster.network.moment(), NewFire(manual_key("job", "x"), "job"))
     [claim] = cluster.ask("claim_fires", ClaimRequest("r0", number + 1, 10)).claims
     assert not cluster.ask("claim_fires", ClaimRequest("r0", number + 2, 10)).claims
     cluster.run(2.5 * HEARTBEAT + 2)

@@ -166,7 +166,7 @@ class AllOf(Trigger):
                 return None
             if min(known) == max(known):
                 return known[0]
-            moment = max(known) - ONE_MICROSECOND  # nobody agrees before the latest proposal
+            moment = max(known) - ONE_MICROSECOND  # no trigger can agree before the latest proposal
         raise ConfigurationError(
             f"{self.describe()!r}: no common fire found in {MOST_LEAPS} steps; combine only triggers that "
             "fire at times of day, or use one cron()."

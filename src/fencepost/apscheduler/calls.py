@@ -23,7 +23,7 @@ from fencepost.model import Job, Json
 from fencepost.runs.tasks import Task
 
 if TYPE_CHECKING:
-    from fencepost.apscheduler.roll import Guarded, Roll
+    from fencepost.apscheduler.registry import Guarded, GuardedJobs
 
 CHANGED: dict[str, Json] = {"changed": True}
 """While the application ran. Every process makes that its own: one that starts with the definition of its code does not
@@ -47,14 +47,16 @@ def changed_call(job: Any, changes: Mapping[str, Any], before: Mapping[str, Json
     return {**before, **call}
 
 
-def function_of(guarded: Guarded, definition: Job, roll: Roll) -> Callable[..., Any] | None:
+def function_of(guarded: Guarded, definition: Job, registry: GuardedJobs) -> Callable[..., Any] | None:
     """What this process calls for the job as it is defined; None: it does not know that function."""
     reference = definition.args.get("func")
     own: Callable[..., Any] = guarded.job.func
     if reference is None or reference == guarded.job.func_ref:
         return own
     module, _, name = str(reference).partition(":")
-    scheduled = {each.job.func.__module__ for each in roll.all() if isinstance(each.job.func, FunctionType)}
+    scheduled = {
+        each.job.func.__module__ for each in registry.all() if isinstance(each.job.func, FunctionType)
+    }
     found = getattr(sys.modules.get(module), name, None) if module in scheduled else None
     return found if isinstance(found, FunctionType) and found.__module__ == module else None
 

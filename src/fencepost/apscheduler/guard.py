@@ -34,7 +34,7 @@ from fencepost.apscheduler.keeper import JobKeeper
 from fencepost.apscheduler.methods import Methods
 from fencepost.apscheduler.mirror import Mirror
 from fencepost.apscheduler.participant import Participant
-from fencepost.apscheduler.roll import Roll, Terms
+from fencepost.apscheduler.registry import GuardedJobs, Terms
 from fencepost.errors import ConfigurationError, UsageError
 from fencepost.model import MISFIRES, Reason, State
 from fencepost.runs.events import Event
@@ -117,9 +117,9 @@ class Guard:
             self._join_running()
 
     @property
-    def roll(self) -> Roll:
+    def registry(self) -> GuardedJobs:
         """The guarded jobs."""
-        return self.keeper.roll
+        return self.keeper.registry
 
     @property
     def host(self) -> ExecutorHost:
@@ -136,19 +136,19 @@ class Guard:
         return self.native.settings.heartbeat
 
     def __repr__(self) -> str:
-        return f"<Guard of {len(self.roll.all())} jobs on {self.native.store_name}>"
+        return f"<Guard of {len(self.registry.all())} jobs on {self.native.store_name}>"
 
     # --- taking part ------------------------------------------------------------------------------------------
 
     def take_part(self) -> None:
-        # What was here before may still be leaving, with what it had: everything is made anew.
+        # The keeper before may still be leaving: this start has parts of its own.
         self._leaving = None
         self._woken = False
         self._process = os.getpid()
         keeper = self.keeper = self._new_keeper()
         keeper.start()
         self.guard_job_stores()
-        joined = self.native.take_part(keeper.host, partial(Mirror, keeper.roll, keeper.wishes, keeper))
+        joined = self.native.take_part(keeper.host, partial(Mirror, keeper.registry, keeper.wishes, keeper))
         joined.add_done_callback(_say_failure)
 
     def begin_to_leave(self) -> concurrent.futures.Future[None]:
@@ -191,20 +191,20 @@ class Guard:
         return JobKeeper(self.scheduler, self.native, terms)
 
     def _at_exit(self) -> None:
-        """Also where nobody called `shutdown`: leadership is handed over, and what has ended is settled."""
+        """Also without a call of `shutdown`: leadership is handed over, and what has ended is settled."""
         if self._process == os.getpid():
             leaving = self.begin_to_leave()
             self.host.abandon()
             self.finish_leaving(leaving)
 
-    # --- what the replica tells, on the control thread --------------------------------------------------------
+    # --- called by the replica, on the control thread ---------------------------------------------------------
 
     def _on_event(self, event: Event) -> None:
         keeper = self.keeper
         if event.kind == "store.lost_data":
             keeper.define_all_again()
         fire = event.fire
-        guarded = None if fire is None else keeper.roll.named(fire.job_id)
+        guarded = None if fire is None else keeper.registry.named(fire.job_id)
         if fire is None or guarded is None:
             return
         job, alias = guarded.job, guarded.alias

@@ -26,7 +26,7 @@ from apscheduler.util import iscoroutinefunction_partial
 
 from fencepost.apscheduler.calls import function_of
 from fencepost.apscheduler.pools import STEP_BACK, Pools
-from fencepost.apscheduler.roll import Guarded
+from fencepost.apscheduler.registry import Guarded
 from fencepost.errors import RaisedElsewhere, UsageError
 from fencepost.runs.fire import entered
 from fencepost.runs.host import HostElsewhere
@@ -35,7 +35,7 @@ from fencepost.runs.run import NotStarted, Run, TooLate
 from fencepost.runs.threads import Work
 
 if TYPE_CHECKING:
-    from fencepost.apscheduler.roll import Roll
+    from fencepost.apscheduler.registry import GuardedJobs
 
 log = logging.getLogger("fencepost")
 
@@ -48,13 +48,15 @@ class ExecutorHost(HostElsewhere):
     """Runs are handed over where the scheduler itself would hand over a job: `wakeup` makes its thread, or its event
     loop, call `_process_jobs`, and that calls `hand_over` first. So any executor gets what it expects."""
 
-    def __init__(self, scheduler: Any, roll: Roll, handing_over: Callable[[Guarded, datetime], None]) -> None:
-        """`handing_over` is told of each scheduled run that an executor is about to get, on the scheduler's thread."""
+    def __init__(
+        self, scheduler: Any, registry: GuardedJobs, handing_over: Callable[[Guarded, datetime], None]
+    ) -> None:
+        """`handing_over` is called before an executor gets a scheduled run, on the scheduler's thread."""
         super().__init__()
         self._scheduler = scheduler
-        self._roll = roll
+        self._registry = registry
         self._handing_over = handing_over
-        self._pools = Pools(scheduler, roll)
+        self._pools = Pools(scheduler, registry)
         self._arrived: dict[Run, float] = {}
         """When runs came here, by the steady clock."""
         self._claimed: deque[Run] = deque()
@@ -86,16 +88,16 @@ class ExecutorHost(HostElsewhere):
             loop.call_later(heartbeat, self._give_back_waiting, run)
         else:
             loop.call_later(STEP_BACK, run.context.room_changed)
-            self._tell(run, NotStarted())
+            self._report_end(run, NotStarted())
 
     def _give_back_waiting(self, run: Run) -> None:
         if self._pools.drop(run):
-            self._tell(run, NotStarted())
+            self._report_end(run, NotStarted())
 
     def cancel(self, run: Run) -> None:
         """A coroutine that has not begun finds out when it enters."""
         if self._pools.drop(run):
-            self._tell(run, NotStarted())
+            self._report_end(run, NotStarted())
         elif not run.task.is_async:
             self._outlive(run)
         elif (task := self._tasks.get(run)) is not None:
@@ -106,10 +108,10 @@ class ExecutorHost(HostElsewhere):
         """From any thread: nothing more is begun. What waits to be handed over goes back unstarted."""
         self._closed = True
         for run in self._pools.clear():
-            self._tell(run, NotStarted())
+            self._report_end(run, NotStarted())
         while self._claimed:
             with suppress(IndexError):  # handed over at this very moment
-                self._tell(self._claimed.popleft(), NotStarted())
+                self._report_end(self._claimed.popleft(), NotStarted())
 
     def abandon(self) -> None:
         """At the end of the process: coroutines whose event loop has stopped will never end."""
@@ -157,14 +159,14 @@ class ExecutorHost(HostElsewhere):
 
     def _submit(self, run: Run) -> None:
         self._handed.add(run)
-        guarded = self._roll.named(run.task.name)
+        guarded = self._registry.named(run.task.name)
         if guarded is None:  # removed while the claim was on its way
             self._conclude(run, NotStarted())
             return
         if run.claim.fire.args:
             self._conclude(run, UsageError(f"{guarded.name} is APScheduler's: trigger it without arguments"))
             return
-        function = function_of(guarded, run.claim.job, self._roll)
+        function = function_of(guarded, run.claim.job, self._registry)
         if function is None:  # the mirror will notice, too, and claim it no more
             self._conclude(run, NotStarted())
             return
@@ -205,8 +207,8 @@ class ExecutorHost(HostElsewhere):
         changed = run.claim.job.args  # perhaps by another process
         job.func = function
         job.args, job.kwargs = changed.get("args", job.args), changed.get("kwargs", job.kwargs)
-        # The store has judged both. A late start must not undo a claim; and an executor counts a run until it has told
-        # everybody of its end, when the next one may be here already.
+        # The store has judged both. A late start must not undo a claim; and an executor counts a run until all its
+        # listeners have been called, when the next run may have started already.
         job.misfire_grace_time, job.max_instances = None, sys.maxsize
         return job
 
@@ -225,8 +227,8 @@ class ExecutorHost(HostElsewhere):
         def blocking(*args: Any, **keywords: Any) -> Any:
             if not self._enters(run, arrived):
                 return _NOT_STARTED
-            # Its end is told here, and not only by the executor: AsyncIOExecutor hears of it on an event loop that may
-            # be blocked, or gone. Pools share their threads' contexts: this one is the run's own.
+            # Its end is reported here, and not only by the executor: AsyncIOExecutor learns of it on an event loop
+            # that may be blocked, or gone. Pools share their threads' contexts: this one is the run's own.
             try:
                 result = contextvars.copy_context().run(entered, run.fire, partial(function, *args), keywords)
             except BaseException as error:
@@ -240,7 +242,7 @@ class ExecutorHost(HostElsewhere):
     # --- on the executors' threads -------------------------------------------------------------------------
 
     def _enters(self, run: Run, arrived: float) -> bool:
-        """Whether its body may start. That it may not is told by the executor, unless it came too late."""
+        """Whether its body may start. If not, the executor reports it, unless the request came too late."""
         try:
             _enter(run, arrived)
         except TooLate as error:
@@ -251,8 +253,8 @@ class ExecutorHost(HostElsewhere):
         return True
 
     def _listen_to(self, executor: Any) -> None:
-        """Executors tell of a job's end by these two, with the id of the job they were given. They outlive a stop of
-        the scheduler, and this host does not: the id knows whom to tell."""
+        """Executors report a job's end through these two, with the id of the job they were given. They outlive a stop
+        of the scheduler, and this host does not: the id says which host to call."""
         if "_run_job_success" in vars(executor):
             return
         success, failure, shutdown = executor._run_job_success, executor._run_job_error, executor.shutdown
@@ -289,10 +291,10 @@ class ExecutorHost(HostElsewhere):
         return events
 
     def _conclude(self, run: Run, error: BaseException | None) -> None:
-        """The first to tell of a run's end is heard."""
+        """The first report of a run's end counts."""
         with suppress(KeyError):
             self._handed.remove(run)
-            self._tell(run, error)
+            self._report_end(run, error)
 
     def _ended(self, run: Run, error: BaseException | None) -> None:
         if isinstance(error, asyncio.CancelledError) and run.cause is None and self._closed:
@@ -338,6 +340,6 @@ def _raised(event: Any) -> BaseException:
     error: BaseException = event.exception
     if error.__traceback__ is not None or not event.traceback:
         return error
-    told = event.traceback + "".join(traceback.format_exception_only(error))  # from another process
+    text = event.traceback + "".join(traceback.format_exception_only(error))  # from another process
     kinds = [each.__name__ for each in type(error).__mro__]
-    return RaisedElsewhere(told, kinds, kinds[0], str(error))
+    return RaisedElsewhere(text, kinds, kinds[0], str(error))

@@ -13,7 +13,7 @@ from apscheduler.events import EVENT_JOB_REMOVED, JobEvent
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.jobstores.memory import MemoryJobStore
 
-from fencepost.apscheduler.roll import Guarded
+from fencepost.apscheduler.registry import Guarded
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -103,8 +103,8 @@ class GuardedJobStore:
         return due
 
     def get_next_run_time(self) -> datetime | None:
-        """The next time to look. What is due and still there after a look is for others to run, or for nobody: it
-        must not be looked at again and again."""
+        """When APScheduler must check again. A row that is due and still there after a check is run by another
+        process, or by none: it must not be checked over and over."""
         found: datetime | None = self._stock["get_next_run_time"]()
         now = self._now
         if found is None or now is None or found > now:
@@ -167,10 +167,10 @@ class GuardedJobStore:
         for job in self.get_all_jobs():
             present.add(job.id)
             try:
-                self._guard.keeper.known(job, self._alias, look=True)
+                self._guard.keeper.known(job, self._alias, reread=True)
             except ConfigurationError as problem:
                 self._tell_once(job.id, str(problem))
-        for guarded in self._guard.keeper.roll.all(self._alias):
+        for guarded in self._guard.keeper.registry.all(self._alias):
             if guarded.job.id not in present and not guarded.runs_once:
                 self._guard.keeper.gone(guarded)
 

@@ -15,26 +15,26 @@ from fencepost.apscheduler.host import ExecutorHost
 from fencepost.apscheduler.job_stores import GuardedJobStore, is_shared
 from fencepost.apscheduler.names import is_made_up
 from fencepost.apscheduler.participant import Participant
-from fencepost.apscheduler.roll import Guarded, Roll, Terms
+from fencepost.apscheduler.registry import Guarded, GuardedJobs, Terms
 from fencepost.apscheduler.wishes import AT_ONCE, KEPT_KNOWN, Conclude, Define, Forget, Wish
 from fencepost.clock import SystemClock
 
 log = logging.getLogger("fencepost")
 
 STARTING = 5.0
-"""Seconds after the start in which a job is added by every worker alike, as far as anybody can tell."""
+"""Seconds after the start in which a job is added by every worker alike, as far as a process can know."""
 
 
 class JobKeeper:
-    """Made anew at each start: what was here before may still be leaving, with what it had. Called on the scheduler's
+    """Made at each start: the one before may still be leaving, with what it had. Called on the scheduler's
     own threads and, where a comment says so, on the control thread."""
 
     def __init__(self, scheduler: Any, native: Participant, terms: Terms) -> None:
         self.scheduler = scheduler
         self._native = native
-        self.roll = Roll(terms)
+        self.registry = GuardedJobs(terms)
         self.wishes: deque[Wish] = deque()
-        self.host = ExecutorHost(scheduler, self.roll, self.handing_over)
+        self.host = ExecutorHost(scheduler, self.registry, self.handing_over)
         self._clock = SystemClock()
         self._started_at = float("-inf")
         self._process: int | None = None
@@ -54,10 +54,10 @@ class JobKeeper:
 
     def drafted(self, job: Any, alias: str, being_added: bool = False) -> Guarded | None:
         shared = is_shared(self.scheduler._jobstores.get(alias))
-        return self.roll.drafted(job, alias, shared, being_added=being_added)
+        return self.registry.drafted(job, alias, shared, being_added=being_added)
 
     def prepared(self, job: Any, alias: str) -> Guarded | None:
-        """Before a job is added: what it will be on the roll."""
+        """Before a job is added: what it will be on the registry."""
         guarded = self.drafted(job, alias, being_added=True)
         if guarded is not None and guarded.runs_once and not is_made_up(job.id) and self.is_starting:
             return self._added_by_all(guarded)
@@ -67,13 +67,13 @@ class JobKeeper:
         chosen = not self.is_starting
         if chosen and not guarded.shared:
             guarded.native = marked(guarded.native)
-        self.roll.enter(guarded)
+        self.registry.enter(guarded)
         self.wish(Define(guarded, first_at, paused, self._clock.wall(), chosen=chosen))
 
     def changed(self, before: Guarded, guarded: Guarded) -> None:
         if not guarded.shared:
             guarded.native = marked(guarded.native)
-        self.roll.enter(guarded)
+        self.registry.enter(guarded)
         self.wish(Define(guarded, added_at=self._clock.wall(), base=before.native, chosen=True))
 
     def found(self, job: Any, alias: str) -> None:
@@ -90,7 +90,7 @@ class JobKeeper:
         self._native.wake_mirror()
 
     def _enter(self, guarded: Guarded, paused: bool) -> None:
-        self.roll.enter(guarded)
+        self.registry.enter(guarded)
         self.wish(Define(guarded, paused=paused))
 
     def _added_by_all(self, guarded: Guarded) -> Guarded:
@@ -112,21 +112,21 @@ class JobKeeper:
 
     # --- what the job stores show -----------------------------------------------------------------------------
 
-    def known(self, job: Any, alias: str, look: bool = False) -> Guarded | None:
-        """The job as it is on the roll; entered, if another process has put it into the job store. None: not
+    def known(self, job: Any, alias: str, reread: bool = False) -> Guarded | None:
+        """The entry of the job; entered, if another process has put it into the job store. None: not
         guarded."""
-        guarded = self.roll.of(alias, job.id)
-        if guarded is not None and not look:
+        guarded = self.registry.of(alias, job.id)
+        if guarded is not None and not reread:
             return guarded
         drafted = self.drafted(job, alias)
         if drafted is None:
             return None
         if drafted.name in self._began and self._is_fresh(drafted):
-            return guarded or drafted  # whoever has just put it there says whether it is to run once more
+            return guarded or drafted  # the process that has just added it decides whether it runs once more
         if guarded is None or guarded.native != drafted.native:
             self._enter(drafted, paused=job.next_run_time is None)
         else:
-            self.roll.renew(guarded, job)
+            self.registry.renew(guarded, job)
         return drafted
 
     def over(self, guarded: Guarded) -> None:
@@ -146,7 +146,7 @@ class JobKeeper:
     def _is_fresh(self, guarded: Guarded) -> bool:
         return guarded.moment is not None and self._clock.wall() - guarded.moment < AT_ONCE
 
-    # --- what the mirror tells, on the control thread ---------------------------------------------------------
+    # --- called by the mirror, on the control thread ----------------------------------------------------------
 
     def defined(self, guarded: Sequence[Guarded]) -> None:
         """The store has taken these, and chosen anchors: show when they are next due."""
@@ -160,7 +160,7 @@ class JobKeeper:
             self._take_off(guarded, moment)
             if guarded.own_moment is not None:  # of one that started later than the worker that had it run
                 self._take_off(guarded, guarded.own_moment)
-            # Only then: a row that is there and unknown would be defined anew.
+            # Only then: a row that is there and unknown would be defined again.
             self.wish(Conclude(guarded, moment))
 
         self.host.soon(finish)
@@ -173,7 +173,7 @@ class JobKeeper:
 
     def define_all_again(self) -> None:
         """The store has lost data."""
-        for guarded in self.roll.all():
+        for guarded in self.registry.all():
             self.wish(Define(guarded))
 
     # --- job stores -------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class JobKeeper:
 
     def _show_one(self, guarded: Guarded, now: datetime, store: GuardedJobStore) -> None:
         job = store.lookup_job(guarded.job.id)
-        if job is None or self.roll.named(guarded.name) is not guarded:
+        if job is None or self.registry.named(guarded.name) is not guarded:
             return
         if job.next_run_time is not None or guarded.runs_once:  # which another process may have resumed
             store.move_on(guarded, job, now)

@@ -16,7 +16,7 @@ from apscheduler.schedulers.base import STATE_STOPPED
 
 from fencepost.apscheduler.calls import changed_call
 from fencepost.apscheduler.job_stores import is_shared
-from fencepost.apscheduler.roll import Guarded
+from fencepost.apscheduler.registry import Guarded
 from fencepost.apscheduler.wishes import Pause, Remove, Resume, RunAt
 from fencepost.model import Json
 from fencepost.runs.recurring import RecurringErrors
@@ -33,7 +33,7 @@ TRIES = 5
 
 
 class Methods:
-    """Each does what APScheduler's own does, and tells the guard."""
+    """Each does what APScheduler's own does, and notifies the guard."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -97,7 +97,7 @@ class Methods:
         except (
             Exception
         ) as error:  # of a job store, where APScheduler does not expect it: its thread would end
-            self._errors.log("APScheduler could not look for due jobs; it tries again", error)
+            self._errors.log("APScheduler could not search for due jobs; it tries again", error)
             return float(self._scheduler.jobstore_retry_interval)
         if any(is_shared(store) for store in self._scheduler._jobstores.values()):
             longest = self._guard.look_every.total_seconds()
@@ -134,7 +134,7 @@ class Methods:
             return self._stock["modify_job"](job_id, jobstore, **changes)
         with self._scheduler._jobstores_lock:
             job, alias = self._scheduler._lookup_job(job_id, jobstore)
-            guarded = self._guard.keeper.roll.of(alias, job_id)
+            guarded = self._guard.keeper.registry.of(alias, job_id)
             call = {} if guarded is None else self._checked(guarded, job, changes)
             was_paused = job.next_run_time is None
         job = self._stock["modify_job"](job_id, jobstore, **changes)
@@ -192,11 +192,11 @@ class Methods:
         self._removed(doomed)
 
     def _in_job_stores(self, jobstore: str | None) -> list[Guarded]:
-        return self._guard.keeper.roll.all(jobstore) if self._scheduler.running else []
+        return self._guard.keeper.registry.all(jobstore) if self._scheduler.running else []
 
     def _removed(self, doomed: Sequence[Guarded]) -> None:
         for guarded in doomed:
-            self._guard.keeper.roll.strike(guarded)
+            self._guard.keeper.registry.strike(guarded)
             self._guard.keeper.wish(Remove(guarded.name))
 
 

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Protocol
 
 from fencepost.apscheduler.calls import function_of, is_marked, task_of
-from fencepost.apscheduler.roll import Guarded, Roll
+from fencepost.apscheduler.registry import Guarded, GuardedJobs
 from fencepost.apscheduler.wishes import (
     Conclude,
     Define,
@@ -39,7 +39,7 @@ BATCH = 500
 FOLLOWED = 100
 """Jobs that are compared with the store at once: a process with thousands of them must not read all the time."""
 SOONEST_LOOK = 1.0
-"""Seconds between two looks, however often other processes change something."""
+"""Least seconds between two checks, however often other processes change something."""
 MADE_UP_FOR = timedelta(days=1)
 """A `next_run_time` that has passed by more while no process lived is not made up for."""
 STARTED = timedelta(seconds=5)
@@ -63,10 +63,10 @@ class Mirror(Service):
     """Wishes are granted in the order in which they were made. While the store does not answer they wait. In between
     the jobs are compared with the store: what was changed in one process holds for all."""
 
-    def __init__(self, roll: Roll, wishes: deque[Wish], keeper: Keeper, replica: Replica) -> None:
+    def __init__(self, registry: GuardedJobs, wishes: deque[Wish], keeper: Keeper, replica: Replica) -> None:
         """`wishes` is filled by other threads."""
         super().__init__(replica)
-        self._roll = roll
+        self._registry = registry
         self._wishes = wishes
         self._keeper = keeper
         self._all_granted = asyncio.Event()
@@ -76,7 +76,7 @@ class Mirror(Service):
         """Next runs that were set by hand, and that this process will ask for."""
 
     async def step(self) -> float | None:
-        if not self.replica.heart.has_joined:
+        if not self.replica.heartbeat.has_joined:
             return None
         while self._wishes:
             self._all_granted.clear()
@@ -156,7 +156,7 @@ class Mirror(Service):
         if put.outcome == "exists":
             return
         if put.refused:
-            self.replica.tell("job.refused", detail=f"{put.job_id}: {put.outcome}; it is offered again")
+            self.replica.emit("job.refused", detail=f"{put.job_id}: {put.outcome}; it is offered again")
             self._offer_again(wish.guarded)
         elif wish.guarded.runs_once:
             return  # its date, or that it has none, is all there is to say
@@ -239,8 +239,8 @@ class Mirror(Service):
             if guarded.starting and self.replica.clock.wall() - record.changed_at < STARTED:
                 return
             await self._change(name, "remove", version=record.version)
-        self._roll.strike(guarded)
-        if not guarded.starting and self._roll.named(name) is None:
+        self._registry.strike(guarded)
+        if not guarded.starting and self._registry.named(name) is None:
             self._drop(name)
 
     async def _run_at(self, guarded: Guarded, at: datetime, expected: bool) -> None:
@@ -264,8 +264,8 @@ class Mirror(Service):
         await self.replica.store.change_job(change)
 
     def _forget(self, guarded: Guarded) -> None:
-        if self._roll.named(guarded.name) in (None, guarded) and not guarded.starting:
-            self._roll.strike(guarded)
+        if self._registry.named(guarded.name) in (None, guarded) and not guarded.starting:
+            self._registry.strike(guarded)
             self._drop(guarded.name)
 
     def _drop(self, name: str) -> None:
@@ -274,7 +274,7 @@ class Mirror(Service):
 
     def _tell_targets(self) -> None:
         self.replica.targets_changed = True
-        self.replica.heart.wake()
+        self.replica.heartbeat.wake()
 
     # --- what others have changed -----------------------------------------------------------------------------
 
@@ -284,13 +284,13 @@ class Mirror(Service):
         if (wait := self._looked + min(every, SOONEST_LOOK) - now) > 0:
             return wait
         self._looked = now
-        jobs = self._roll.all()
+        jobs = self._registry.all()
         self._turn = self._turn if self._turn < len(jobs) else 0
         batch = jobs[self._turn : self._turn + FOLLOWED]
         self._turn += FOLLOWED
         records = {each.id: each for each in await self.replica.store.jobs([each.name for each in batch])}
         for guarded in batch:
-            if guarded.stored is not None and self._roll.named(guarded.name) is guarded:
+            if guarded.stored is not None and self._registry.named(guarded.name) is guarded:
                 await self._compare(guarded, records.get(guarded.name))
         return every
 
@@ -334,7 +334,7 @@ class Mirror(Service):
 
     def _know_function(self, guarded: Guarded, definition: Job) -> None:
         """Another process may have given the job another function, or taken it back."""
-        function = function_of(guarded, definition, self._roll)
+        function = function_of(guarded, definition, self._registry)
         if function is None and guarded.name in self.replica.registry:
             log.warning(
                 "job %s runs %s since another process changed it; this process has scheduled nothing from that module, "

@@ -24,7 +24,7 @@ def is_made_up(id: str) -> bool:
 
 
 def given_name(id: str) -> str:
-    """An id that somebody chose. One that does not fit is shortened, and told apart by a digest."""
+    """An id chosen by the user. One that does not fit is shortened, and made unique by a digest."""
     if _FITS.fullmatch(id):
         return id
     return checked_id(f"{re.sub(r'[^A-Za-z0-9_.:-]', '_', id)[:180]}-{_digest(id)}", "job id")
@@ -39,8 +39,8 @@ def derived_name(job: Any, trigger: Trigger) -> str:
         )
     arguments = [_told(value, job) for value in job.args]
     named = {name: _told(value, job) for name, value in job.kwargs.items()}
-    told = json.dumps([trigger.to_json(), arguments, named], sort_keys=True)
-    return given_name(f"{_reference(job)}-{_digest(told)}")
+    identity = json.dumps([trigger.to_json(), arguments, named], sort_keys=True)
+    return given_name(f"{_reference(job)}-{_digest(identity)}")
 
 
 def _reference(job: Any) -> str:
@@ -67,7 +67,7 @@ def _told(value: Any, job: Any) -> Any:
     text = repr(value)
     if " at 0x" in text:
         raise ConfigurationError(
-            f"job {job.name!r} has the argument {text}, which is told differently in every process, so no name can be "
+            f"job {job.name!r} has the argument {text}, whose text differs in every process, so no name can be "
             "made for the job; give it an id="
         )
     return text

@@ -61,9 +61,9 @@ class Participant(Scheduler):
 
     async def _bring_up(self, store: Store, host: Host) -> None:
         """An application must come up whatever the store says. Where a database, a role or a folder is missing it is
-        tried again as well, like after an outage: when it is mended nobody has to start the application anew."""
+        tried again as well, like after an outage: when it is mended the application need not be restarted."""
         replica = self.replica_on(store, SystemClock(), host)
-        told, failures = "", 0
+        reported, failures = "", 0
         while True:
             try:
                 await store.open()
@@ -71,12 +71,12 @@ class Participant(Scheduler):
             except FencepostError as error:
                 if isinstance(error, StoreUnavailable) and not isinstance(error, StoreUnusable):
                     replica.store_failed(error)
-                elif str(error) != told:
-                    told = str(error)
-                    log.error("no guarded job runs, and the store is tried again: %s", told)
+                elif str(error) != reported:
+                    reported = str(error)
+                    log.error("no guarded job runs, and the store is tried again: %s", reported)
                 failures += 1
                 await asyncio.sleep(min(LONGEST_WAIT, replica.backoff(failures)))
-        if told:
+        if reported:
             log.warning("the store answers now: guarded jobs run")
         replica.begin()
         await replica.ready()

@@ -1,6 +1,6 @@
 """How many runs the executors can take. A process claims no more than that: other processes begin the rest.
 
-Jobs of one executor are claimed exactly as far as it has free workers. A scheduler with several executors cannot tell
+Jobs of one executor are claimed exactly as far as it has free workers. A scheduler with several executors cannot know
 the store which of them is full, so it may be handed a run that cannot begin. It gives that back and claims nothing for
 a moment, so that another process can take it. What comes back to it waits here for a free worker, as APScheduler's own
 would; after a heartbeat it is offered to the others again.
@@ -20,7 +20,7 @@ from apscheduler.util import iscoroutinefunction_partial
 from fencepost.runs.run import Run
 
 if TYPE_CHECKING:
-    from fencepost.apscheduler.roll import Guarded, Roll
+    from fencepost.apscheduler.registry import Guarded, GuardedJobs
 
 COROUTINES = 100
 """Runs at once on an event loop, which has no limit of its own."""
@@ -42,11 +42,11 @@ class Pool:
 class Pools:
     """All of this is called on the control thread, but for `clear`."""
 
-    def __init__(self, scheduler: Any, roll: Roll) -> None:
+    def __init__(self, scheduler: Any, registry: GuardedJobs) -> None:
         self._scheduler = scheduler
-        self._roll = roll
+        self._registry = registry
         self._pools: tuple[int, frozenset[Pool]] = (-1, frozenset())
-        """Those that guarded jobs use, as of a number of changes to the roll."""
+        """Those that guarded jobs use, as of a number of changes to the registry."""
         self._used: Counter[Pool] = Counter()
         self._place: dict[Run, Pool] = {}
         self._waiting: deque[Run] = deque()
@@ -62,7 +62,7 @@ class Pools:
 
     def admit(self, run: Run) -> bool:
         """Whether it can begin now; then a worker is taken until `ended`."""
-        pool = self._pool_of(self._roll.named(run.task.name))
+        pool = self._pool_of(self._registry.named(run.task.name))
         if self._free(pool) <= 0:
             return False
         self._used[pool] += 1
@@ -89,7 +89,7 @@ class Pools:
         return [
             waiting
             for waiting in list(self._waiting)
-            if self._free(self._pool_of(self._roll.named(waiting.task.name))) > 0
+            if self._free(self._pool_of(self._registry.named(waiting.task.name))) > 0
             and self.drop(waiting)
             and self.admit(waiting)
         ]
@@ -109,9 +109,9 @@ class Pools:
         return _workers(self._scheduler._executors.get(pool.executor), pool.on_loop) - self._used[pool]
 
     def _in_use(self) -> frozenset[Pool]:
-        changes = self._roll.changes
+        changes = self._registry.changes
         if changes != self._pools[0]:
-            self._pools = changes, frozenset(self._pool_of(each) for each in self._roll.all())
+            self._pools = changes, frozenset(self._pool_of(each) for each in self._registry.all())
         return self._pools[1]
 
     def _pool_of(self, guarded: Guarded | None) -> Pool:

@@ -69,12 +69,12 @@ def from_apscheduler(trigger: Any, *, spread: str | None = None, from_row: bool 
     - An interval trigger is the grid start_date, start_date + interval, … Where none is given APScheduler makes one up
       from the current time, in microseconds; as it differs from replica to replica, the anchor is left open, and the
       store sets it. A start_date in whole seconds, or in milliseconds and not of the time of this process, was given.
-      `from_row`: the trigger may be older than this process, so one in milliseconds cannot be told apart.
+      `from_row`: the trigger may be older than this process, so one in milliseconds cannot be recognised.
     - A cron trigger keeps APScheduler's reading of its fields. A time that the clock skips fires as much
       later as the clock was advanced; a repeated one fires in both passes.
     - A calendar interval skips a time that the clock skips; a repeated one fires in the first pass.
     - "or" fires whenever one of its members does, "and" when all of them do.
-    - With jitter, fires are moved by what looks like chance and is derived from the name `spread` and the time: the
+    - With jitter, fires are moved by a pseudo-random offset derived from the name `spread` and the time: the
       same on every replica, and another for every name. Without a name jitter is refused.
     """
     convert = _CONVERSIONS.get(type(trigger))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from fencepost.apscheduler.calls import merged
-from fencepost.apscheduler.roll import Guarded
+from fencepost.apscheduler.registry import Guarded
 from fencepost.model import Gap, Job, JobRecord
 from fencepost.model.triggers import iso
 
@@ -83,7 +83,7 @@ class RunAt:
 
 @dataclass(frozen=True)
 class Forget:
-    """Not known to this replica any more, unless it has been defined anew; others may go on with it."""
+    """Not known to this replica any more, unless it has been defined again; other processes may go on with it."""
 
     guarded: Guarded
     after: float = 0.0

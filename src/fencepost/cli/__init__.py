@@ -110,7 +110,7 @@ def outcome(arguments: Sequence[str] | None = None) -> int:
 
 
 def _reader_left() -> int:
-    """`fencepost fires | head -1`: nobody reads on, and nothing more may be written at exit either."""
+    """`fencepost fires | head -1`: the reader has gone, and nothing more may be written at exit either."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1

@@ -57,7 +57,7 @@ def audit(
     source = Source.of(words, (), url, namespace)
     asked: list[datetime] = []
 
-    async def look(store: Store, told: Told | None) -> Report:
+    async def read(store: Store, progress: Told | None) -> Report:
         now = (await store.roster()).now
         if job is not None and not await store.history(job):
             raise await no_such_job(store, job)
@@ -68,11 +68,11 @@ def audit(
             until=ago(until, now, "--until") if until else None,
             job_id=job,
             retention=source.settings.retention,
-            progress=told,
+            progress=progress,
         )
 
-    with _progress() as told:
-        report = source.ask(lambda store: look(store, told))
+    with _progress() as progress:
+        report = source.ask(lambda store: read(store, progress))
     if asked and asked[0] < report.since:
         kept = length(source.settings.retention)
         note(f"the ledger keeps {kept}: only what was due from {when(report.since)} on was checked")
@@ -90,7 +90,7 @@ def audit(
 
 @contextmanager
 def _progress() -> Iterator[Told | None]:
-    """A bar for people who wait; nothing where nobody looks."""
+    """A bar on a terminal; nothing elsewhere."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -104,10 +104,10 @@ def _progress() -> Iterator[Told | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
 
-        def told(what: str, done: int, total: int | None) -> None:
+        def show(what: str, done: int, total: int | None) -> None:
             bar.update(task, description=what, completed=done, total=total)
 
-        yield told
+        yield show
 
 
 def _note_forgotten(report: Report) -> None:

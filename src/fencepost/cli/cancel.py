@@ -50,7 +50,9 @@ def cancel(
     elif fire.state.final:
         say(f"{fire.key} had ended already: {fire.state}")
     else:
-        say(f"{fire.key} is not what it was: another run of it has begun, or waits; look again")
+        say(
+            f"{fire.key} has changed: another run of it has begun, or waits; see `fencepost show` and try again"
+        )
     return 0 if done else 1
 
 
@@ -107,7 +109,7 @@ def _settle(source: Source, yes: bool) -> tuple[FireRecord, bool]:
     note(_warning(seen))
     if not yes:
         if not sys.stdin.isatty():
-            raise UsageError("confirm with --yes: nobody can be asked here")
+            raise UsageError("confirm with --yes: there is no terminal to ask on")
         click.confirm("Settle it?", abort=True, err=True)
     after = source.ask(lambda _: source.scheduler.do_cancel(fire.key, whoami(), fire.token))
     last = after.attempts[-1] if after.attempts else None

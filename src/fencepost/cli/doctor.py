@@ -25,7 +25,7 @@ STYLES = {"ok": "green", "warning": "yellow", "problem": "red"}
 def doctor(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> int:
     """Say what is right, doubtful and wrong with a set-up, each with the remedy.
 
-    With TARGET also what a replica that starts with that code would change. It only looks: nothing is written, nobody
+    With TARGET also what a replica that starts with that code would change. It only reads: nothing is written, nobody
     joins, and no store is made. Exits 1 if something is wrong, 78 if no TARGET is given and the namespace holds
     nothing.
     """
@@ -56,7 +56,7 @@ def _tell(found: Diagnosis) -> None:
 
 
 def _told(finding: Finding) -> Text:
-    told = Text(printable(finding.what))
+    text = Text(printable(finding.what))
     if finding.remedy:
-        told.append(f"\n→ {printable(finding.remedy)}", "dim")
-    return told
+        text.append(f"\n→ {printable(finding.remedy)}", "dim")
+    return text

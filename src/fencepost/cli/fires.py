@@ -53,7 +53,7 @@ def fires(
     source = Source.of(words, (), url, namespace)
     chosen = tuple(State(state) for state in states)
 
-    async def look(store: Store) -> tuple[Sequence[FireRecord], datetime]:
+    async def read(store: Store) -> tuple[Sequence[FireRecord], datetime]:
         now = (await store.roster()).now
         found = await find_fires(
             store,
@@ -67,9 +67,9 @@ def fires(
         return found, now
 
     if as_json:
-        emit([fire_shape(fire) for fire in source.ask(look)[0]])
+        emit([fire_shape(fire) for fire in source.ask(read)[0]])
     else:
-        shown(lambda: source.ask(look), lambda found: print_fires(*found), watch)
+        shown(lambda: source.ask(read), lambda found: print_fires(*found), watch)
 
 
 def print_fires(found: Sequence[FireRecord], now: datetime) -> None:

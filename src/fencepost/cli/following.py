@@ -21,7 +21,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 PATIENCE = 30
 """How often in all a wait puts up with a store that does not answer, a second apart."""
 LONGEST_PAUSE = 3
-"""Which of the pauses between two looks is the longest: somebody watches."""
+"""Which of the pauses between two polls is the longest: a person is waiting."""
 
 
 def follow_options(command: Command) -> Command:
@@ -34,7 +34,7 @@ def follow_options(command: Command) -> Command:
     )
 
 
-async def warn_if_nobody_knows(store: Store, job_id: str) -> None:
+async def warn_if_unknown(store: Store, job_id: str) -> None:
     """It would wait for ever."""
     roster, records = await store.roster(), await store.jobs([job_id])
     dead = (await store.evidence([replica.id for replica in roster.replicas])).dead | roster.overdue
@@ -57,12 +57,12 @@ async def followed(handle: Handle, wait: bool, timeout: float | None, quietly: b
         ) from None
 
 
-async def ended(look: Callable[[], Awaitable[FireRecord]], show: Show) -> FireRecord:
+async def ended(read: Callable[[], Awaitable[FireRecord]], show: Show) -> FireRecord:
     """A store that is away for a while does not end the wait: the fire may go on all the same."""
-    failures = looks = 0
+    failures = polls = 0
     while True:
         try:
-            fire = await look()
+            fire = await read()
         except StoreUnavailable:
             failures += 1
             if failures >= PATIENCE:
@@ -72,11 +72,11 @@ async def ended(look: Callable[[], Awaitable[FireRecord]], show: Show) -> FireRe
         show(fire)
         if fire.state.final:
             return fire
-        await asyncio.sleep(LOOK_EVERY[min(looks, LONGEST_PAUSE)])
-        looks += 1
+        await asyncio.sleep(LOOK_EVERY[min(polls, LONGEST_PAUSE)])
+        polls += 1
 
 
-def told(fire: FireRecord, as_json: bool, waited: bool) -> int:
+def print_outcome(fire: FireRecord, as_json: bool, waited: bool) -> int:
     """Print it and say the exit code: by its outcome if that was waited for. Standard output holds the key alone."""
     if as_json:
         emit(fire_shape(fire))

@@ -58,13 +58,13 @@ def show_job(words: tuple[str, ...], url: str | None, namespace: str | None, as_
     source = Source.of(words, ("ID",), url, namespace)
     [id] = source.words
 
-    async def look(store: Store) -> tuple[JobRecord, Sequence[JobEvent], Shape, datetime]:
+    async def read(store: Store) -> tuple[JobRecord, Sequence[JobEvent], Shape, datetime]:
         record = await stored_job(store, id)
         found, now = await overview(store, source.scheduler.store_name)
         state: Shape = next((job for job in found["jobs"] if job["id"] == id), {})
         return record, await store.history(id), state, now
 
-    record, history, state, _ = source.ask(look)
+    record, history, state, _ = source.ask(read)
     shape = {**definition_shape(record), **state, "history": [event_shape(event) for event in history]}
     if as_json:
         emit(shape)
@@ -131,8 +131,8 @@ def _source(record: JobRecord) -> str:
 
 
 def _event_row(event: JobEvent) -> tuple[object, ...]:
-    told = f"{event.kind}: {_schedule(event.trigger)}" if event.trigger else event.kind
-    return when(event.at), told, when(event.until), event.by, event.note
+    what = f"{event.kind}: {_schedule(event.trigger)}" if event.trigger else event.kind
+    return when(event.at), what, when(event.until), event.by, event.note
 
 
 def _schedule(trigger: Mapping[str, Json]) -> str:

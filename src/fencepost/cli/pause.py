@@ -14,7 +14,7 @@ from fencepost.store.base import Store
 
 @click.command()
 @takes("JOB")
-@click.option("--reason", default="", help="Why, for whoever asks later.")
+@click.option("--reason", default="", help="Why; shown by status and why.")
 @click.option("--until", help="Resume by itself at this ISO time, or after so long: 2h.")
 @json_option
 def pause(

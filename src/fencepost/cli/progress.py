@@ -1,4 +1,4 @@
-"""A run as it goes on: a bar for each phase where somebody watches, a line for each elsewhere. On standard error."""
+"""A run as it goes on: a bar for each phase on a terminal, a line for each elsewhere. On standard error."""
 
 from __future__ import annotations
 
@@ -84,16 +84,16 @@ class Bars:
         return self._progress
 
     def show(self, fire: FireRecord) -> None:
-        told = fire.progress or {}
+        reported = fire.progress or {}
         for passed in phases(fire):
             self._end(passed["name"], passed["outcome"])
         name = current(fire)
         if name is not None and fire.state is State.RUNNING:
             bar = self._bar(name)
-            message = printable(str(told.get("message") or ""))
+            message = printable(str(reported.get("message") or ""))
             shown = name if message.lower() in ("", name.replace("_", " ")) else f"{name}: {message}"
             self._progress.update(
-                bar, description=shown, completed=told.get("done") or 0, total=told.get("total")
+                bar, description=shown, completed=reported.get("done") or 0, total=reported.get("total")
             )
 
     def _bar(self, name: str) -> TaskID:
@@ -118,7 +118,7 @@ class Lines:
     """A line when a phase begins, and one when it has ended."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def show(self, fire: FireRecord) -> None:
         for passed in phases(fire):
@@ -129,8 +129,8 @@ class Lines:
             self._tell(f"{name} …")
 
     def _tell(self, line: str) -> None:
-        if line not in self._told:
-            self._told.add(line)
+        if line not in self._reported:
+            self._reported.add(line)
             note(line)
 
 
@@ -142,6 +142,6 @@ def phases(fire: FireRecord) -> list[Mapping[str, Any]]:
 
 def current(fire: FireRecord) -> str | None:
     """The phase it is in; of a job without phases, the job. None: nothing to be seen yet."""
-    told = fire.progress or {}
-    name = told["pipeline"].get("phase") if "pipeline" in told else fire.job_id
-    return None if not told or name == BEFORE_THE_FIRST else name
+    reported = fire.progress or {}
+    name = reported["pipeline"].get("phase") if "pipeline" in reported else fire.job_id
+    return None if not reported or name == BEFORE_THE_FIRST else name

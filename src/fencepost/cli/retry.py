@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fencepost.cli.following import follow_options, followed, told, warn_if_nobody_knows
+from fencepost.cli.following import follow_options, followed, print_outcome, warn_if_unknown
 from fencepost.cli.output import say
 from fencepost.cli.show import stored_fire
 from fencepost.cli.source import Source, stored_job, takes, whoami
@@ -16,7 +16,7 @@ from fencepost.store.base import Store
 
 @click.command()
 @takes("KEY")
-@click.option("--again", is_flag=True, help="Its effects happen anew; needed if KEY has succeeded.")
+@click.option("--again", is_flag=True, help="Its effects happen again; needed if KEY has succeeded.")
 @click.option("--idempotency-key", "name", help="The same key adds one fire however often it is sent.")
 @follow_options
 def retry(
@@ -42,7 +42,7 @@ def retry(
         fire = await stored_fire(store, text)
         await stored_job(store, fire.job_id)
         check_retry(fire, again)
-        await warn_if_nobody_knows(store, fire.job_id)
+        await warn_if_unknown(store, fire.job_id)
         handle = await source.scheduler.do_retry(
             fire.key, again=again, idempotency_key=checked_name(name), by=whoami()
         )
@@ -50,4 +50,4 @@ def retry(
             say(handle.key)
         return await followed(handle, wait, timeout, quietly=as_json)
 
-    return told(source.ask(act), as_json, waited=wait or timeout is not None)
+    return print_outcome(source.ask(act), as_json, waited=wait or timeout is not None)

@@ -1,4 +1,4 @@
-"""`fencepost run app:scheduler`: take part until told to stop."""
+"""`fencepost run app:scheduler`: take part until a signal stops it."""
 
 from __future__ import annotations
 

@@ -76,20 +76,21 @@ def print_fire(fire: FireRecord) -> None:
 
 def _progress(fire: FireRecord) -> str | None:
     """Of a pipeline: which type of run. Of others: how far it is."""
-    told = fire.progress or {}
-    if "pipeline" in told:
-        run = told["pipeline"]
+    reported = fire.progress or {}
+    if "pipeline" in reported:
+        run = reported["pipeline"]
         return (
             ", ".join(filter(None, [run.get("run_type"), run.get("mode") and f"mode {run['mode']}"])) or None
         )
-    rest = {name: value for name, value in told.items() if name not in ("done", "total", "message")}
+    rest = {name: value for name, value in reported.items() if name not in ("done", "total", "message")}
     return (
-        "; ".join(filter(None, [_far(told), told.get("message"), json.dumps(rest) if rest else None])) or None
+        "; ".join(filter(None, [_far(reported), reported.get("message"), json.dumps(rest) if rest else None]))
+        or None
     )
 
 
-def _far(told: Mapping[str, Json]) -> str:
-    return " of ".join(f"{told[name]:g}" for name in ("done", "total") if told.get(name) is not None)
+def _far(reported: Mapping[str, Json]) -> str:
+    return " of ".join(f"{reported[name]:g}" for name in ("done", "total") if reported.get(name) is not None)
 
 
 def _print_phases(fire: FireRecord) -> None:
@@ -103,12 +104,12 @@ def _print_phases(fire: FireRecord) -> None:
         )
         for passed in phases(fire)
     ]
-    told = fire.progress or {}
+    reported = fire.progress or {}
     name = current(fire)
-    if "pipeline" not in told:
+    if "pipeline" not in reported:
         return
     if name is not None and not fire.state.final:
-        rows.append((name, "running", "", "; ".join(filter(None, [_far(told), told.get("message")]))))
+        rows.append((name, "running", "", "; ".join(filter(None, [_far(reported), reported.get("message")]))))
     if rows:
         say("")
         table(("phase", "outcome", "took", "notes"), rows)

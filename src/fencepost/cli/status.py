@@ -31,13 +31,13 @@ def status(
     not_both(watch, as_json)
     source = Source.of(words, (), url, namespace)
 
-    def look() -> tuple[Shape, datetime]:
+    def read() -> tuple[Shape, datetime]:
         return source.ask(lambda store: look_at_all(store, source.scheduler.store_name))
 
     if as_json:
-        emit(look()[0])
+        emit(read()[0])
     else:
-        shown(look, lambda found: print_status(*found), watch)
+        shown(read, lambda found: print_status(*found), watch)
 
 
 def print_status(found: Shape, now: datetime) -> None:

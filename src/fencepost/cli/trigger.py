@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from fencepost.cli.following import ended, follow_options, followed, told, warn_if_nobody_knows
+from fencepost.cli.following import ended, follow_options, followed, print_outcome, warn_if_unknown
 from fencepost.cli.output import say
 from fencepost.cli.progress import log_to_stderr, view
 from fencepost.cli.source import Source, stored_job, takes, whoami
@@ -75,7 +75,7 @@ def trigger(
         fire = _run_here(source, request, timeout, as_json)
     else:
         fire = source.ask(lambda store: _add(source, store, request, wait, timeout, as_json))
-    return told(fire, as_json, waited=here or wait or timeout is not None)
+    return print_outcome(fire, as_json, waited=here or wait or timeout is not None)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ async def _add(
 ) -> FireRecord:
     [job] = source.words
     await stored_job(store, job)
-    await warn_if_nobody_knows(store, job)
+    await warn_if_unknown(store, job)
     handle = await _triggered(source, store, request, as_json)
     return await followed(handle, wait, timeout, quietly=as_json)
 
@@ -139,7 +139,7 @@ async def _triggered(source: Source, store: Store, request: Request, as_json: bo
         kind = "Another pipeline run" if request.of_pipeline else "Another run"
         raise AnotherRunIsActive(f"{kind} is already active: {str(error).rpartition(': ')[2]}") from None
     if not as_json:
-        say(handle.key)  # before any waiting: whoever interrupts it knows what to look for
+        say(handle.key)  # before any waiting: a user who interrupts it knows the key
     return handle
 
 
@@ -159,8 +159,8 @@ def _run_here(source: Source, request: Request, timeout: float | None, as_json: 
         assert waiting is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, waiting.cancel)
         async with asyncio.timeout(timeout), scheduler:
-            look = scheduler.do_look(lambda store: _triggered(source, store, request, as_json))
-            handle = await scheduler.ask(look)
+            triggered = scheduler.do_look(lambda store: _triggered(source, store, request, as_json))
+            handle = await scheduler.ask(triggered)
             with view(quietly=as_json) as show:
                 return await ended(handle.record, show)
 

@@ -45,14 +45,14 @@ def _show_in(context: click.Context, _: click.Parameter, name: str | None) -> No
 watch_option = click.option("--watch", is_flag=True, help="Show it again every 2 s, until Ctrl-C.")
 
 
-def shown(look: Callable[[], T], show: Callable[[T], None], watch: bool) -> None:
+def shown(read: Callable[[], T], show: Callable[[T], None], watch: bool) -> None:
     """Once, or until Ctrl-C. A store that does not answer for a while does not end a watch."""
     if not watch:
-        show(look())
+        show(read())
         return
     while True:
         try:
-            found = look()
+            found = read()
         except StoreUnavailable as error:
             note(f"fencepost: {error}")
         else:

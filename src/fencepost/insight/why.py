@@ -17,7 +17,7 @@ from fencepost.insight.views.shapes import Shape, fire_shape, time
 from fencepost.insight.views.times import EXACT, Asked, asked
 from fencepost.insight.views.words import when
 from fencepost.model import FireRecord, JobEvent, JobRecord, State
-from fencepost.model.periods import Reign, reigns_of
+from fencepost.model.periods import DefinitionPeriod, periods_of
 from fencepost.model.triggers import Trigger, iso, zone
 from fencepost.store.base import FireQuery, Roster, Store
 
@@ -80,16 +80,16 @@ class Case:
     retention: timedelta
 
     @property
-    def reigns(self) -> list[Reign]:
-        return reigns_of(self.history)
+    def periods(self) -> list[DefinitionPeriod]:
+        return periods_of(self.history)
 
     def due_in(self, start: datetime, width: timedelta) -> datetime | None:
         """The first fire the calendars owed in this stretch."""
-        for reign in self.reigns:
-            if reign.trigger is None:
+        for period in self.periods:
+            if period.trigger is None:
                 continue
-            due = reign.trigger.next_after(max(start - EXACT, reign.since))
-            if due is not None and due < start + width and (reign.until is None or due <= reign.until):
+            due = period.trigger.next_after(max(start - EXACT, period.since))
+            if due is not None and due < start + width and (period.until is None or due <= period.until):
                 return due
         return None
 
@@ -99,11 +99,11 @@ async def answer(store: Store, job_id: str, at: str | datetime | None, retention
     case = await _case(store, job_id, retention)
     if at is None:
         return await _latest(store, case)
-    reigns = case.reigns
+    periods = case.periods
     if isinstance(at, datetime):
         question = Asked((at.astimezone(UTC),), timedelta(seconds=1), None)
     else:
-        question = asked(at, case.roster.now, zone(_zone_of(reigns[-1].trigger if reigns else None)))
+        question = asked(at, case.roster.now, zone(_zone_of(periods[-1].trigger if periods else None)))
     start, due = _meant(case, question)
     if due is None:
         found = await _around(store, case, start, question)
@@ -187,22 +187,22 @@ async def _around(store: Store, case: Case, start: datetime, question: Asked) ->
         scene = Scene(case.roster, case.record, case.history)
         fire = min(rows, key=lambda fire: (not fire.scheduled, fire.due_at))
         return await _told(store, scene, replace(blank, due_at=fire.due_at), fire)
-    reign = next((each for each in reversed(case.reigns) if each.since <= start), None)
-    if reign is None:
+    period = next((each for each in reversed(case.periods) if each.since <= start), None)
+    if period is None:
         return replace(blank, verdict="before its time", text=_too_early(case))
-    if reign.until is not None and reign.until < start:
-        event = reign.ended_by
+    if period.until is not None and period.until < start:
+        event = period.ended_by
         by = f" by {event.by}" if event and event.by else ""
-        return replace(blank, verdict="removed", text=f"The job was removed at {when(reign.until)}{by}.")
-    if reign.trigger is None:
+        return replace(blank, verdict="removed", text=f"The job was removed at {when(period.until)}{by}.")
+    if period.trigger is None:
         return replace(blank, verdict="no schedule", text="The job has no schedule: it runs when triggered.")
-    return _off_calendar(blank, reign, reign.trigger, start)
+    return _off_calendar(blank, period, period.trigger, start)
 
 
-def _off_calendar(blank: Answer, reign: Reign, trigger: Trigger, start: datetime) -> Answer:
-    before = _last_before(trigger, start, reign.since)
+def _off_calendar(blank: Answer, period: DefinitionPeriod, trigger: Trigger, start: datetime) -> Answer:
+    before = _last_before(trigger, start, period.since)
     after = trigger.next_after(start)
-    if after and reign.until and after > reign.until:
+    if after and period.until and after > period.until:
         after = None
     nearest = " and ".join(
         [

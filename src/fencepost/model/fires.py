@@ -192,10 +192,10 @@ def job_of(key: str) -> str:
     return key.partition("@")[0].partition("!")[0]
 
 
-def repeating(fire: FireRecord, anew: bool) -> dict[str, Json]:
-    """What a retry of this fire says of it. `anew`: its effects happen once more, under a key of their own."""
+def repeating(fire: FireRecord, again: bool) -> dict[str, Json]:
+    """What a retry records of the fire it repeats. `again`: its effects happen once more, under a key of their own."""
     repeats = {"key": fire.key, "due_at": iso(fire.nominal_due_at)}
-    return repeats if anew else {**repeats, "effect_key": fire.effect_key}
+    return repeats if again else {**repeats, "effect_key": fire.effect_key}
 
 
 def manual_key(job_id: str, name: str) -> str:

@@ -187,7 +187,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Gap:
-    """A stretch of store time in which due fires are not run: a pause, or nobody knew the task."""
+    """A stretch of store time in which due fires are not run: a pause, or no live replica knew the task."""
 
     since: datetime
     until: datetime | None = None

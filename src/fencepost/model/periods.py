@@ -16,7 +16,7 @@ INSTANT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Reign:
+class DefinitionPeriod:
     """One definition of a job, from when to when it held: the fires in (since, until] are its own."""
 
     trigger: Trigger | None
@@ -25,10 +25,10 @@ class Reign:
     ended_by: JobEvent | None = None
 
 
-def reigns_of(history: Sequence[JobEvent]) -> list[Reign]:
+def periods_of(history: Sequence[JobEvent]) -> list[DefinitionPeriod]:
     """A definition holds until its successor does. Usually that is the moment of the change; where the store's
     clock had stepped back it is later, because fires up to then had been decided."""
-    found: list[Reign] = []
+    found: list[DefinitionPeriod] = []
     for event in history:
         if event.kind not in ("defined", "removed"):
             continue
@@ -36,7 +36,7 @@ def reigns_of(history: Sequence[JobEvent]) -> list[Reign]:
             found[-1] = replace(found[-1], until=event.since, ended_by=event)
         if event.kind == "defined":
             trigger = stored_trigger(event.trigger) if event.trigger else None
-            found.append(Reign(trigger, event.since))
+            found.append(DefinitionPeriod(trigger, event.since))
     return found
 
 
@@ -61,18 +61,18 @@ class Calendar:
     """All that a job was ever due, as far as its history is kept."""
 
     def __init__(self, history: Sequence[JobEvent]) -> None:
-        self._reigns = [reign for reign in reigns_of(history) if reign.trigger is not None]
+        self._periods = [period for period in periods_of(history) if period.trigger is not None]
         self.known_after = _known_after(history)
         """Up to here the history is forgotten: there may have been fires."""
 
     def after(self, moment: datetime) -> Iterator[datetime]:
         """The fires strictly after `moment`."""
-        for reign in self._reigns:
-            assert reign.trigger is not None
-            if reign.until is not None and reign.until <= moment:
+        for period in self._periods:
+            assert period.trigger is not None
+            if period.until is not None and period.until <= moment:
                 continue
-            for due in reign.trigger.after(max(moment, reign.since)):
-                if reign.until is not None and due > reign.until:
+            for due in period.trigger.after(max(moment, period.since)):
+                if period.until is not None and due > period.until:
                     break
                 yield due
 
@@ -81,17 +81,17 @@ class Calendar:
 
     def lists(self, moment: datetime) -> bool:
         """Whether a definition names this very moment, also one that it was too late for."""
-        triggers = (reign.trigger for reign in self._reigns if reign.trigger is not None)
+        triggers = (period.trigger for period in self._periods if period.trigger is not None)
         return any(trigger.listed_until(moment)[-1:] == (moment,) for trigger in triggers)
 
     def count(self, first: datetime, last: datetime) -> int:
         """How many there are from `first` to `last`, both included."""
         found = 0
-        for reign in self._reigns:
-            assert reign.trigger is not None
-            start, end = max(first - INSTANT, reign.since), min(last, reign.until or last)
+        for period in self._periods:
+            assert period.trigger is not None
+            start, end = max(first - INSTANT, period.since), min(last, period.until or last)
             if start < end:
-                found += reign.trigger.count_after(start, end)
+                found += period.trigger.count_after(start, end)
         return found
 
 

@@ -25,7 +25,7 @@ class ReplicaRecord:
     claim_no: int = 0
     """Number of the last claim attempt decided for it."""
     steps: int = 0
-    """What the store has done for it. If it was told of more than that, the store has lost something."""
+    """Steps the store has taken for it. A replica that has seen more proves that the store has lost writes."""
     targets: tuple[str, ...] = ()
     draining: bool = False
     lingering: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Era:
     incarnation: int = 0
     """Tokens of a later one outrank all of an earlier one."""
     standing: Literal["settled", "restarted", "lost"] = "settled"
-    """Settled: somebody claims in it. Before that it is open to doubt, because the server restarted, or because
+    """Settled: a replica has claimed in it. Before that it is in doubt, because the server restarted, or because
     the store is known to have lost something."""
     lost_through: datetime | None = None
     """What was due by then may have run in a history that is gone."""

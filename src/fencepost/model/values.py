@@ -75,7 +75,7 @@ def clean_text(text: str, limit: int | None = None) -> str:
 
 
 def fresh_copy(value: Any) -> Any:
-    """Of a clean value: its lists and dictionaries anew."""
+    """A copy of a clean value, with lists and dictionaries of its own."""
     if isinstance(value, Mapping):
         return {key: fresh_copy(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

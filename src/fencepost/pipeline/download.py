@@ -13,9 +13,9 @@ from fencepost.pipeline.http import (
     Failed,
     answer,
     content_range,
+    described,
     failed,
     persistently,
-    told,
     validators,
 )
 from fencepost.pipeline.source import Source, Validators
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 1 << 34
 """Of a download, unless it says otherwise: 16 GB."""
 
-Tell = Callable[..., None]
+Report = Callable[..., None]
 
 
 class DownloadFailed(FencepostError):
@@ -38,13 +38,13 @@ class Download:
     If it is cut off, in this process or another, the next one goes on from there: if it is still the same."""
 
     def __init__(
-        self, source: Source, path: Path, sha256: str | None, most_bytes: int | None, tell: Tell
+        self, source: Source, path: Path, sha256: str | None, most_bytes: int | None, report: Report
     ) -> None:
         self.source = source
         self.path = path
         self.sha256 = sha256.lower() if sha256 else None
         self.most_bytes = most_bytes or MOST_BYTES
-        self.tell = tell
+        self.report = report
 
     def fetch(self) -> Validators:
         """Blocking; what its server says of the bytes that are now there."""
@@ -53,8 +53,8 @@ class Download:
             try:
                 found = persistently(self.source, lambda: self._attempt(part))
             except GIVES_UP as error:
-                raise DownloadFailed(f"source {self.source.name}: {told(error)}") from error
-            self.tell(done=part.size, total=part.size)  # raises if the run was ended: others may be at work
+                raise DownloadFailed(f"source {self.source.name}: {described(error)}") from error
+            self.report(done=part.size, total=part.size)  # raises if the run was ended: others may be at work
             part.move_to(self.path)
         return found
 
@@ -75,7 +75,9 @@ class Download:
             raise Failed("the server encodes what was asked for as it is", transient=False)
         bounded = found.length is not None or "transfer-encoding" in response.headers
         if not bounded and self.sha256 is None:
-            raise Failed("its end cannot be told from a cut; give its sha256", transient=False)
+            raise Failed(
+                "a complete body cannot be distinguished from a cut one; give its sha256", transient=False
+            )
         if found.length is not None and found.length > self.most_bytes:
             raise Failed(f"{found.length} bytes, more than the {self.most_bytes} allowed", transient=False)
         if response.status_code == 200:
@@ -87,7 +89,7 @@ class Download:
     def _receive(self, part: Part, response: httpx2.Response, length: int | None) -> None:
         for piece in response.iter_raw():
             part.append(piece)
-            self.tell(done=part.size, total=length)
+            self.report(done=part.size, total=length)
             if part.size > (limit := self.most_bytes if length is None else length):
                 self._give_up(part, f"more than {limit} bytes", transient=False)
 

@@ -128,9 +128,9 @@ class Part:
 
 
 def _locked(path: Path) -> IO[bytes] | None:
-    """The file, to be written by nobody else; None: it is in use. Whoever had it may have put it in place after we
-    opened it and before we locked it: then we hold the finished file, which must not be touched, and look again."""
-    if sys.platform == "win32":  # nobody can tell whose it is, so each download begins anew
+    """The file, locked for this process; None: it is in use. Its last owner may have put it in place after we opened it
+    and before we locked it: then we hold the finished file, which must not be touched, and open it again."""
+    if sys.platform == "win32":  # ownership cannot be checked there, so each download starts from zero
         return None
     while True:
         file = path.open("ab+")

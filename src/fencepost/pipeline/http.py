@@ -41,8 +41,8 @@ class Refused(FencepostError):
 class Failed(FencepostError):
     """An answer that is of no use."""
 
-    def __init__(self, told: str, transient: bool) -> None:
-        super().__init__(told)
+    def __init__(self, message: str, transient: bool) -> None:
+        super().__init__(message)
         self.transient = transient
 
 
@@ -55,7 +55,7 @@ def probe(source: Source) -> Validators:
     try:
         return persistently(source, lambda: _asked(source))
     except GIVES_UP as error:
-        raise ProbeFailed(told(error)) from error
+        raise ProbeFailed(described(error)) from error
 
 
 def _asked(source: Source) -> Validators:
@@ -144,7 +144,7 @@ def failed(response: httpx2.Response) -> Failed:
     return Failed(f"the server answers {response.status_code}", response.status_code in TRANSIENT)
 
 
-def told(error: Exception) -> str:
+def described(error: Exception) -> str:
     """What went wrong, without the URL, which may be secret: of the client's errors this one alone may hold it."""
     if isinstance(error, httpx2.InvalidURL):
         return "it redirects to what is not a URL"
@@ -156,7 +156,7 @@ def told(error: Exception) -> str:
 
 
 class _Checked(httpx2.HTTPTransport):
-    """Connects to addresses that were looked at. The name is not resolved a second time: it might lead elsewhere."""
+    """Connects to addresses that were checked. The name is not resolved a second time: it might lead elsewhere."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(verify=_certificates(), trust_env=False)

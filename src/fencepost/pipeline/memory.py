@@ -32,7 +32,7 @@ class Memory:
     run_type: str | None = None
     rewritten: list[str] = field(default_factory=list)
     reused: list[str] = field(default_factory=list)
-    """The tables that this run rewrites and leaves, for those who look while it waits to be resumed."""
+    """The tables that this run rewrites and leaves, shown while it waits to be resumed."""
     results: dict[str, Json] = field(default_factory=dict)
     """By phase: what it returned."""
     passed: list[Passed] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Memory:
 
     @classmethod
     def of(cls, checkpoint: Json) -> Memory:
-        """Of an earlier attempt. A checkpoint of another kind is no memory of ours: the run begins anew."""
+        """Of an earlier attempt. A checkpoint of another kind is not ours: the run starts from the beginning."""
         if not isinstance(checkpoint, Mapping) or checkpoint.get("pipeline") != FORMAT:
             return cls()
         known = {each.name for each in fields(cls)}

@@ -66,7 +66,7 @@ class Walk:
 
     def _forget_what_must_be_repeated(self) -> None:
         """An earlier attempt may have run elsewhere. If it left out what cannot be left out here, because files are
-        missing, all begins anew; a phase whose own files are missing is done again, and with it what came after.
+        missing, all starts again; a phase whose own files are missing is done again, and with it what came after.
         So is everything after the first phase that a new release has put in or renamed."""
         names = []
         if self._lacks_what_was_reused():
@@ -159,7 +159,7 @@ class Walk:
         durations = self.kept.get("durations", {}).get(duration_name(self._run_type, phase.name), ())
         self._begin(phase.name, phase.message, phase.blocking, expected(phase.eta, durations))
         # Once this is answered the store has both: that the phase before has ended, and that this one has begun. So
-        # the host application is told to keep its users out before a blocking phase does anything.
+        # the host application must keep its users out before a blocking phase does anything.
         await self._save()
         self._end(await self._timed(lambda: self._call(phase)))
 
@@ -198,7 +198,7 @@ class Walk:
         self.memory.inside = self.memory.saved = None
 
     async def _save(self) -> None:
-        """And tell how far it is, in the same step: a phase of which others see that it has ended is not repeated."""
+        """And report progress in the same step: a phase that others see ended is not repeated."""
         if self.pipeline.resumable:
             await self.fire.save(self.memory.to_json(), **self.progress.shown())
         else:

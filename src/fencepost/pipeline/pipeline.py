@@ -66,7 +66,7 @@ class Phase:
 class Pipeline:
     """A task of ordered phases: `@scheduler.job(every(hours=1))(pipeline)` gives it a schedule.
 
-    Its run can be told a `mode` (the first of `modes` unless told otherwise), `force`, and by what it was triggered.
+    A run takes a `mode` (by default the first of `modes`), `force`, and the name of what triggered it.
     Each phase gets the `PipelineRun`; what it returns is its checkpoint. A run given back or cut off by a crash
     resumes at the first phase that has not ended, unless the pipeline is not `resumable`.
     """
@@ -163,7 +163,7 @@ class Pipeline:
         return declare
 
     def run_type(self, function: F) -> F:
-        """This function says the type of a run, once its sources have been looked at: `@pipeline.run_type`."""
+        """This function says the type of a run, once its sources have been probed: `@pipeline.run_type`."""
         if self.rules or self.chooser is not None:
             raise ConfigurationError(f"pipeline {self.name} has a way to choose its run type; keep one")
         _fits(function, f"the function that chooses the run type of {self.name}")

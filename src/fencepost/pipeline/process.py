@@ -60,11 +60,11 @@ async def in_process(function: Callable[..., Any], run: PipelineRun) -> Json:
     assert isinstance(link, Run)
     there = _There(run, link)
     body = _PhaseBody(function, run, there, link.descriptors or ())
-    telling = asyncio.create_task(_keep_trusted(body, link))
+    renewing = asyncio.create_task(_keep_trusted(body, link))
     try:
         await in_thread(lambda: body.run(lambda: None), stop=lambda: body.stop(link.cause or "drain"))
     finally:
-        telling.cancel()
+        renewing.cancel()
     return run.take(there.left)
 
 
@@ -99,7 +99,7 @@ class _There:
         return self._link.steady()
 
     def report(self, progress: Mapping[str, Json]) -> None:
-        self._run.progress.tell(progress["done"], progress["total"], progress["message"])
+        self._run.progress.report(progress["done"], progress["total"], progress["message"])
 
     def save(
         self, checkpoint: Json, progress: Mapping[str, Json] | None = None

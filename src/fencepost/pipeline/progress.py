@@ -1,4 +1,4 @@
-"""How far a run is: the latest of what its phases tell, sent at intervals; and how long a phase takes."""
+"""How far a run is: the latest report of its phases, sent at intervals; and how long a phase takes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fencepost.runs.fire import Fire
 
 BEFORE_THE_FIRST = "initializing"
 EVERY = 0.25
-"""Seconds between two reports, however often a phase tells something."""
+"""Seconds between two reports, however often a phase reports."""
 LEARNED_FROM = 10
 """Runs whose durations are kept."""
 ENOUGH = 3
 """Runs after which what was learned counts more than what was declared."""
 MANUAL = "manual"
-"""What triggered a run of which nobody has said it."""
+"""What triggered a run whose trigger was not named."""
 
 
 def triggered_by(scheduled: bool, args: Mapping[str, Json] | None) -> str:
@@ -48,7 +48,7 @@ def expected(declared: float | None, durations: Sequence[float]) -> Eta | None:
 
 
 def learned(durations: Mapping[str, Sequence[float]], passed: Sequence[Passed], run_type: str) -> Json:
-    """With what this run has taken. A phase that was cut off and done again tells nothing new."""
+    """With what this run has taken. A phase that was cut off and done again adds nothing new."""
     known = {name: list(seconds) for name, seconds in durations.items()}
     for each in passed:
         if each.outcome == "done":
@@ -64,7 +64,7 @@ def duration_name(run_type: str, phase: str) -> str:
 
 @dataclass
 class Progress:
-    """What the ledger shows of a running pipeline. `tell` is called from any thread, as often as a phase likes."""
+    """What the ledger shows of a running pipeline. `report` is called from any thread, as often as a phase likes."""
 
     fire: Fire
     mode: str
@@ -82,14 +82,14 @@ class Progress:
     _is_new: bool = False
 
     def enter(self, phase: str, message: str, blocking: bool = False, eta: Eta | None = None) -> None:
-        """A phase begins. It is told with the checkpoint that says what is behind it."""
+        """A phase begins. It is reported with the checkpoint that says which phases are done."""
         now = self.fire.now()
         self._phase, self._message, self._blocking, self._eta = phase, message, blocking, eta
         self._entered_at = now
         self._maintenance_since = (self._maintenance_since or now) if blocking else None
         self._told = (None, None, "")
 
-    def tell(self, done: float | None, total: float | None, message: str) -> None:
+    def report(self, done: float | None, total: float | None, message: str) -> None:
         self._told = (clean_number(done, "done"), clean_number(total, "total"), message)
         self._is_new = True
 

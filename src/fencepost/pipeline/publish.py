@@ -1,7 +1,7 @@
 """New contents of tables, loaded aside and put in place in one transaction that the fencing token guards.
 
-Readers see all of the old rows or all of the new ones. What is loaded lies in temporary tables: nobody else sees it,
-and if this process dies it is gone. Rows are exchanged, not tables: views, grants, foreign keys and statements that
+Readers see all of the old rows or all of the new ones. What is loaded lies in temporary tables: no other session sees
+it, and if this process dies it is gone. Rows are exchanged, not tables: views, grants, foreign keys and statements that
 others have prepared stay as they are, and a reader whose transaction began before keeps what it has seen
 (docs/decisions/0023-pipelines.md).
 """
@@ -66,7 +66,7 @@ def _staging(connection: Any, tables: Sequence[str]) -> _Staging:
             raise UsageError(f"{table!r} is not usable as the name of a table; write stops or public.stops")
     if isinstance(connection, sqlite3.Connection):
         return _Sqlite(connection, tables)
-    psycopg = sys.modules.get("psycopg")  # whoever has such a connection has imported it
+    psycopg = sys.modules.get("psycopg")  # a caller with such a connection has imported it
     if psycopg is not None and isinstance(connection, psycopg.Connection):
         return _Postgres(connection, tables, psycopg.Error)
     raise UsageError(

@@ -1,4 +1,4 @@
-"""What a phase sees of its run, and tells it."""
+"""What a phase sees of its run, and reports to it."""
 
 from __future__ import annotations
 
@@ -63,17 +63,17 @@ class PipelineRun:
         """Whether one of these sources (all) is not known to be the one of the last success."""
         return any(self.sources[name].changed for name in sources or self.sources if name in self.sources)
 
-    # --- what to tell --------------------------------------------------------------------------------------
+    # --- reporting -----------------------------------------------------------------------------------------
 
     def report(self, *, done: float | None = None, total: float | None = None, message: str = "") -> None:
-        """Tell how far this phase is. Costs next to nothing, so tell it for every row. Raises if this run was told
+        """Report how far this phase is. Costs next to nothing, so report every row. Raises if this run was asked
         to end: a blocking phase ends here."""
         if self.fire.told_to_end:
             self.fire.check()
-        self.progress.tell(done, total, str(message))
+        self.progress.report(done, total, str(message))
 
     def check(self) -> None:
-        """Raise if this run was told to end, or may no longer be the only one."""
+        """Raise if this run was asked to end, or may no longer be the only one."""
         self.fire.check()
 
     def warn(self, text: str) -> None:
@@ -84,7 +84,7 @@ class PipelineRun:
     def reuse(self, why: str = "") -> None:
         """This phase found that there was nothing to do: it will be on record as reused."""
         self.phase.outcome = "reused"
-        self.progress.tell(None, None, why)
+        self.progress.report(None, None, why)
 
     def save(self, value: Json) -> Saved:
         """Keep this JSON value while the phase goes on: if it is cut off, `run.saved` has it when it begins again.

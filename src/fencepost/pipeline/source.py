@@ -130,11 +130,11 @@ def probed(source: Source) -> Validators | str:
     try:
         return probe(source)
     except ProbeFailed as error:
-        told = str(error)
+        message = str(error)
     except Exception as error:  # whatever it is, the gate stays open
         log.exception("source %s: the probe failed", source.name)
-        told = type(error).__name__
-    return f"the probe failed: {told}"[:TEXT_LIMIT]
+        message = type(error).__name__
+    return f"the probe failed: {message}"[:TEXT_LIMIT]
 
 
 def freshness(source: Source, found: Validators | str, last: Validators | None) -> Freshness:

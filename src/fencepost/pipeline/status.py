@@ -1,4 +1,4 @@
-"""The status document: how a pipeline stands, for people and for the page they look at.
+"""The status document: how a pipeline stands, for people and for the page that shows it.
 
 Everything in it is derived from the ledger, the job's record and the roster; nothing is written for it. These are read
 one after the other, so something can change in between. Therefore the ledger and the record are read before and after
@@ -27,7 +27,7 @@ RAN = (State.RUNNING, State.WAITING, State.SUCCEEDED, State.FAILED, State.LOST, 
 LOOKS = 5
 """How often it reads again if something has changed meanwhile. Runs of a pipeline are not that quick."""
 MOST_ROWS = 5
-"""The run that goes on, the one that ended last, and a few to spare. More would be looked for far back."""
+"""The run that goes on, the one that ended last, and a few to spare. More would be searched for far back."""
 ERROR_LIMIT = 500
 
 
@@ -42,19 +42,19 @@ async def looking_at(scheduler: Scheduler, job_id: str | None = None) -> dict[st
 
 
 async def stored_status(scheduler: Scheduler, store: Store, job_id: str | None) -> dict[str, Json]:
-    """The same for whoever has the store at hand."""
-    return await look(store, job_id or _declared(scheduler))
+    """The same for a caller that has the store."""
+    return await read_status(store, job_id or _declared(scheduler))
 
 
 def pipeline_status_blocking(scheduler: Scheduler, job_id: str | None = None) -> dict[str, Json]:
     """The same for blocking code: a Flask view, a script."""
     return scheduler.ask_blocking(
-        scheduler.do_look(lambda store: look(store, job_id or _declared(scheduler)))
+        scheduler.do_look(lambda store: read_status(store, job_id or _declared(scheduler)))
     )
 
 
-async def look(store: Store, job_id: str | None) -> dict[str, Json]:
-    """The same for whoever has the store."""
+async def read_status(store: Store, job_id: str | None) -> dict[str, Json]:
+    """The same for a caller that has the store."""
     if job_id is None:
         job_id = await _only_one(store)
     before = await _read(store, job_id)
@@ -123,7 +123,7 @@ def _declared(scheduler: Scheduler) -> str | None:
 
 
 async def is_pipeline(store: Store, job_id: str) -> bool:
-    """As far as its runs show: before the first nobody but the code knows."""
+    """As far as its runs show: before the first only the code knows."""
     reading = await _read(store, job_id)
     return bool(reading.kept) or any("pipeline" in (fire.progress or {}) for fire in reading.fires)
 
@@ -208,8 +208,8 @@ def _scope(fire: FireRecord) -> dict[str, Json]:
 
 def _running(fire: FireRecord) -> dict[str, Json]:
     """Its replica lives. Before the first report of an attempt nothing is known but that."""
-    told = fire.progress or {}
-    shown = told.get("pipeline")
+    reported = fire.progress or {}
+    shown = reported.get("pipeline")
     document = {
         **_of(fire),
         **_scope(fire),
@@ -222,10 +222,10 @@ def _running(fire: FireRecord) -> dict[str, Json]:
     return {
         **document,
         "phase": shown["phase"],
-        "message": told.get("message"),
+        "message": reported.get("message"),
         "blocking_maintenance": shown["blocking"],
-        "processed": told.get("done"),
-        "total": told.get("total"),
+        "processed": reported.get("done"),
+        "total": reported.get("total"),
         "maintenance_started_at": shown["maintenance_started_at"],
         "updated_at": shown["updated_at"],
         "run_type": shown["run_type"],
@@ -249,7 +249,7 @@ def _eta(shown: Mapping[str, Json]) -> dict[str, Json]:
 
 def _cut_off(fire: FireRecord, record: JobRecord, somebody_knows_it: bool) -> dict[str, Json]:
     """It waits to be run again; or its replica has died, and that is not in the ledger yet. Nothing is running, so
-    nothing blocks. Without a live replica nobody may ever come to settle it: then it is shown as what it is."""
+    nothing blocks. Without a live replica it may never be settled: then it is shown as it stands."""
     again = fire.state is State.WAITING or (
         record.job.after_crash == "rerun" and fire.crashes + 1 < record.job.crash_attempts
     )

@@ -15,7 +15,7 @@ from fencepost.runs.threads import DaemonThreads
 
 
 class StillRunning(FencepostError):
-    """A thread goes on although its run was ended. The run must not be given back: nobody else may start it."""
+    """A thread goes on although its run was ended. The run must not be given back: no other replica may start it."""
 
 
 async def called(function: Callable[..., Any], run: object) -> Any:
@@ -34,8 +34,8 @@ def takes_run(function: Callable[..., Any]) -> bool:
 
 
 async def in_thread(work: Callable[[], Any], stop: Callable[[], None] = lambda: None) -> Any:
-    """A thread cannot be cancelled; `stop` may tell its work to end. Whoever ends this run waits for its end: only
-    then may somebody else go on. If that takes too long for them they cancel again (an event loop that is closed
+    """A thread cannot be cancelled; `stop` may ask its work to end. The caller that ends this run waits for its end:
+    only then may another replica go on. If that takes too long the caller cancels again (an event loop that is closed
     does), and the run fails."""
     run = contextvars.copy_context().run
     ended = asyncio.get_running_loop().run_in_executor(_THREADS, run, work)
@@ -43,7 +43,7 @@ async def in_thread(work: Callable[[], Any], stop: Callable[[], None] = lambda: 
         return await asyncio.shield(ended)
     except asyncio.CancelledError:
         stop()
-        ended.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody asks any more
+        ended.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # no caller is left
         try:
             await asyncio.wait([ended])
         except asyncio.CancelledError:

@@ -2,7 +2,7 @@
 
 replica: what the loops share, and the runs      service: the skeleton of a loop
 heartbeat, election → declaring (origins) → planner (plan) → worker → settler → janitor, watcher, inspector
-testimony: proof should the store lose data      control: the thread they all run on
+data_loss: the data-loss detector                 control: the thread they all run on
 """
 
 from fencepost import moved_names

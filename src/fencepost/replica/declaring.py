@@ -1,6 +1,6 @@
 """Declaring: writes what this replica's code defines, and says if something else holds.
 
-A definition is written once, after the start. What becomes of it later is looked at a page at a time, once per
+A definition is written once, after the start. What becomes of it later is checked a page at a time, once per
 heartbeat: another application may declare the same id, a person may have made another definition.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PUT_BATCH = 500
 PAGE = 100
-"""Jobs looked at per heartbeat: what it costs does not grow with the number of jobs."""
+"""Jobs checked per heartbeat: the cost does not grow with the number of jobs."""
 DELETED = "deleted from the job file"
 """Why a replica, and not a person, removed a job."""
 
@@ -50,7 +50,7 @@ class Declarer(Service):
         """How often the store was found to have lost data."""
         self._disputed: set[str] = set()
         """Jobs that another application declares, too."""
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         """By job: what was last said of its definition."""
 
     # --- what there is to declare -------------------------------------------------------------------------
@@ -65,7 +65,7 @@ class Declarer(Service):
         self._undeclared = [job for job in self._undeclared if job.id not in ids]
         for id in ids:
             self._declared.pop(id, None)
-            self._told.pop(id, None)
+            self._reported.pop(id, None)
         self._disputed.difference_update(ids)
         self._look_anew()
 
@@ -83,7 +83,7 @@ class Declarer(Service):
 
     async def step(self) -> float | None:
         replica = self.replica
-        if not replica.heart.has_joined:
+        if not replica.heartbeat.has_joined:
             return None
         if await self._put_undeclared() or not replica.is_ready:
             replica.declared()
@@ -118,9 +118,9 @@ class Declarer(Service):
         for put, answer in zip(puts, answers, strict=True):
             if answer.outcome == "other origin":
                 self._disputed.add(answer.job_id)
-                self._tell_conflict(answer.job_id, put.origin, answer.origin)
+                self._report_conflict(answer.job_id, put.origin, answer.origin)
             elif answer.refused:
-                self._tell_refused(answer)
+                self._report_refused(answer)
         return answers
 
     def _origin(self, job: Job) -> Origin | None:
@@ -162,21 +162,21 @@ class Declarer(Service):
         for record, answer in zip(records, answers, strict=True):
             if not answer.refused:
                 self._disputed.discard(record.id)
-                self._told.pop(record.id, None)
+                self._reported.pop(record.id, None)
                 origin = self._origin(mine[record.id])
-                self.replica.tell("job.moved", detail=f"{record.id}: from {record.origin} to {origin}")
+                self.replica.emit("job.moved", detail=f"{record.id}: from {record.origin} to {origin}")
 
     def _compare(self, record: JobRecord, job: Job, live: Collection[str]) -> None:
         id = job.id
         rival = next((each for each in record.rivals if each.replica in live), None)
         if record.source == "api" and record.fingerprint != job.fingerprint:
-            self._tell_refused(JobPut(id, "made by hand"))
+            self._report_refused(JobPut(id, "made by hand"))
         elif rival is not None:
-            self._tell_conflict(id, record.origin, rival.origin)
+            self._report_conflict(id, record.origin, rival.origin)
         else:
             self._disputed.discard(id)
             if record.fingerprint == job.fingerprint:
-                self._told.pop(id, None)
+                self._reported.pop(id, None)
 
     async def _miss(self, job: Job) -> None:
         """A job that a person removed stays so until the next start. A replica that read another file may have taken
@@ -206,7 +206,7 @@ class Declarer(Service):
             change = ChangeJob(id, "remove", DELETED, self.replica.id, if_undeclared=True)
             if await store.change_job(change) is not None:
                 self._left.discard(id)
-                self.replica.tell("job.removed", detail=f"{id}: {DELETED} {self._file}")
+                self.replica.emit("job.removed", detail=f"{id}: {DELETED} {self._file}")
 
     def _is_left(self, record: JobRecord) -> bool:
         origin = record.origin
@@ -220,18 +220,18 @@ class Declarer(Service):
 
     # --- saying so, once ------------------------------------------------------------------------------------
 
-    def _tell_refused(self, answer: JobPut) -> None:
-        if self._told.get(answer.job_id) != answer.outcome:
-            self._told[answer.job_id] = answer.outcome
+    def _report_refused(self, answer: JobPut) -> None:
+        if self._reported.get(answer.job_id) != answer.outcome:
+            self._reported[answer.job_id] = answer.outcome
             why = REASONS.get(answer.outcome, answer.outcome)
-            self.replica.tell("job.refused", detail=f"{answer.job_id}: {answer.outcome}: {why}")
+            self.replica.emit("job.refused", detail=f"{answer.job_id}: {answer.outcome}: {why}")
 
-    def _tell_conflict(self, id: str, here: Origin | None, there: Origin | None) -> None:
+    def _report_conflict(self, id: str, here: Origin | None, there: Origin | None) -> None:
         """`here`: of the definition that this replica's side declares."""
         key = f"conflict with {there.key if there else ''}"
-        if self._told.get(id) != key:
-            self._told[id] = key
-            self.replica.tell(
+        if self._reported.get(id) != key:
+            self._reported[id] = key
+            self.replica.emit(
                 "job.conflict",
                 detail=(
                     f"{id}: two applications declare it, here from {here}, elsewhere from {there}. They share its "

@@ -1,6 +1,6 @@
 """Leadership: terms, a trust window, and what counts as having watched.
 
-Not guaranteed: that only one replica believes to lead. A leader that was paused, or whose renewals are slow,
+Not guaranteed: that only one replica believes it is the leader. A leader that was paused, or whose renewals are slow,
 may act beside its successor. Nothing unsafe follows, because every write of a leader compares and sets:
 plans on (version, cursor, until), sweeps on the term and the renewals it has seen, claims on the term. Leading
 only decides who does the work of planning and sweeping, and where `execute_on="leader"` jobs run.
@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from fencepost.model import Lease
 from fencepost.store.base import Campaign, Evidence, Watched
-from fencepost.store.rules import OBSERVED
+from fencepost.store.rules.leadership import OBSERVED
 
 TRUSTED = 0.7
 """The share of a TTL, counted from sending, during which its holder acts on it."""
 
 
 def until_decided(silent: float, heartbeat: float, own_heartbeat: float) -> float:
-    """Seconds until the next look at a replica that has been silent for so long: a heartbeat, as a rule; else when the
-    observation is complete. The look after that asks for the decision. It leaves a quarter of a heartbeat in between:
+    """Seconds until the next check of a replica that has been silent for so long: a heartbeat, as a rule; else when the
+    observation is complete. The check after that asks for the decision. It leaves a quarter of a heartbeat in between:
     where the whole machine stood still, the others get the time to renew."""
     if not silent:
         return own_heartbeat
@@ -30,7 +30,7 @@ def until_decided(silent: float, heartbeat: float, own_heartbeat: float) -> floa
 
 def took_over(before: Lease, campaign: Campaign) -> bool:
     """Whether a campaign that has won did so against a leader that was taken for dead. One that has resigned, or never
-    was, leaves the lease to whoever asks."""
+    was, leaves the lease to the next replica that asks."""
     watched = campaign.watched
     if before.holder is None or watched is None:
         return False
@@ -40,15 +40,15 @@ def took_over(before: Lease, campaign: Campaign) -> bool:
 class Observation:
     """How long each thing has been seen unchanged, by this replica's steady clock, while the store answered.
 
-    The time between two looks counts for a heartbeat at the most: a watcher that was itself asleep has not
-    watched, and must not declare everybody dead on waking. Any store error starts it over.
+    The time between two checks counts for a heartbeat at the most: a replica that was itself suspended has not
+    watched, and must not declare all others dead when it wakes up. Any store error starts the observation over.
     """
 
     def __init__(self, heartbeat: float) -> None:
         self._heartbeat = heartbeat
         self._seen: dict[str, tuple[object, float, float]] = {}
 
-    def look(self, name: str, mark: object, steady: float) -> float:
+    def observe(self, name: str, mark: object, steady: float) -> float:
         """Seconds for which `name` has carried this mark."""
         known, watched, last = self._seen.get(name, (None, 0.0, steady))
         watched = watched + min(max(0.0, steady - last), self._heartbeat) if known == mark else 0.0
@@ -76,7 +76,7 @@ class Leadership:
         """When this replica last saw the lease renewed, or change hands, on its steady clock."""
 
     def campaign(self, evidence: Evidence) -> Campaign:
-        """What to ask with the next beat."""
+        """What to ask for with the next heartbeat."""
         watched = self._watched
         if self.lease.holder in evidence.gone | evidence.dead:
             watched = Watched(self.lease.term, self.lease.renewals, 0.0, gone=True)
@@ -91,7 +91,7 @@ class Leadership:
             self._watched = None
         else:
             self._trusted_until = float("-inf")
-            seconds = self._observation.look("leader", (lease.term, lease.renewals), steady)
+            seconds = self._observation.observe("leader", (lease.term, lease.renewals), steady)
             self._watched = Watched(lease.term, lease.renewals, seconds)
 
     @property

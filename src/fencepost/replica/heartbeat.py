@@ -1,4 +1,5 @@
-"""The heartbeat: presence, and with it every claim; leadership; and the truth about what is held."""
+"""The heartbeat: renews the presence and with it every claim, asks for leadership, and learns which claims the store
+holds."""
 
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ MOST_LINGERING = 100
 """Bodies that go on after their runs have ended, as far as they are shown to others."""
 
 
-class Heart(Service):
+class Heartbeat(Service):
     shortest = 0.05
 
     _number = 0
     _joining = True
     _lingering: tuple[str, ...] | None = ()
-    """What the store was last told of; None: nobody knows."""
+    """As last sent to the store; None: unknown, since that heartbeat failed."""
     _clocks: tuple[datetime, float] | None = None
-    """The store's wall clock and this replica's steady one, as of the last beat."""
+    """The store's wall clock and this replica's steady one, as of the last heartbeat."""
 
     async def step(self) -> float:
         replica = self.replica
@@ -45,7 +46,7 @@ class Heart(Service):
             draining=replica.draining,
             lingering=lingering if self._joining or lingering != self._lingering else None,
             campaign=None if replica.draining else replica.leadership.campaign(replica.evidence),
-            seen=replica.testimony.seen,
+            seen=replica.data_loss.seen,
         )
         replica.targets_changed = False
         try:
@@ -62,16 +63,16 @@ class Heart(Service):
         if replica.inspector.has_news:
             replica.inspector.wake()
         if beat.targets is not None:
-            replica.worker.wake()  # what it was last answered was for the tasks known before
+            replica.worker.wake()  # its last reply was for the tasks known before
         if not pulse.known or self._should_lead(pulse):
             return 0.0
         silent = replica.leadership.silent
         if silent:
-            replica.janitor.wake()  # to watch the others as well: who takes over has then seen who is dead
+            replica.janitor.wake()  # to watch the other replicas too: the next leader must know which are dead
         return until_decided(silent, pulse.leader.heartbeat, settings.heartbeat.total_seconds())
 
     def _should_lead(self, pulse: Pulse) -> bool:
-        """There is evidence against the leader, but it renewed after this replica last looked: ask again now,
+        """There is evidence against the leader, but it renewed after this replica last checked: ask again now
         with what was just learned, rather than after a whole heartbeat."""
         evidence = self.replica.evidence
         return not self.replica.draining and pulse.leader.holder in evidence.gone | evidence.dead
@@ -82,14 +83,14 @@ class Heart(Service):
 
     @property
     def sent_so_far(self) -> int:
-        """A beat with a higher number was sent after now."""
+        """A heartbeat with a higher number will be sent after now."""
         return self._number
 
     def _learn(self, pulse: Pulse, beat: Beat, sent: float) -> None:
         replica = self.replica
         if not pulse.known and not self._joining:
-            replica.tell("replica.expired", detail="this replica was declared dead; joining again")
-            replica.testimony.begin_again()
+            replica.emit("replica.expired", detail="this replica was declared dead; joining again")
+            replica.data_loss.rejoin()
         elif pulse.known and self._joining:
             replica.joined()
         self._joining = not pulse.known
@@ -101,7 +102,7 @@ class Heart(Service):
 
     def _notice_step(self, pulse: Pulse) -> None:
         """If the store's clock has stepped, what was far off may be due, and the calendars planned ahead may not
-        reach as far: everybody looks anew."""
+        reach far enough: all loops check again."""
         steady, before = self.replica.clock.steady(), self._clocks
         self._clocks = pulse.now, steady
         if before is not None:
@@ -117,13 +118,13 @@ class Heart(Service):
         log_lease(replica.id, before, pulse.leader, replica.draining)
         was, leads = before.holder == replica.id, pulse.leader.holder == replica.id
         if leads and (not was or before.term != pulse.leader.term):
-            replica.tell("leader.elected", detail=f"term {pulse.leader.term}")
+            replica.emit("leader.elected", detail=f"term {pulse.leader.term}")
             if campaign is not None and took_over(before, campaign):
                 gap = f"{sent - silent_since:.1f} s after its last sign of life"
-                replica.tell("leader.failover", detail=f"from {before.holder} to {replica.id}, {gap}")
+                replica.emit("leader.failover", detail=f"from {before.holder} to {replica.id}, {gap}")
         elif was and not leads:
             kind = "leader.resigned" if replica.draining else "leader.lost"
-            replica.tell(kind, detail=f"term {before.term}")
+            replica.emit(kind, detail=f"term {before.term}")
         if not trusted and replica.term() is not None:
             # Newly elected, or trusted again after a silence in which the leader's loops went to sleep.
             replica.wake_all()

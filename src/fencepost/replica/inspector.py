@@ -1,4 +1,4 @@
-"""The inspector: tells of rows that cannot be read, once each, and sees whether they can be by now."""
+"""The inspector: reports unreadable rows, once each, and tries to read them again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.store.unreadable import Unreadable
 if TYPE_CHECKING:
     from fencepost.replica.replica import Replica
 
-Told = dict[tuple[str, str], Unreadable]
+Reported = dict[tuple[str, str], Unreadable]
 
 
 class Inspector(Service):
@@ -19,7 +19,7 @@ class Inspector(Service):
 
     def __init__(self, replica: Replica) -> None:
         super().__init__(replica)
-        self._told: Told = {}
+        self._reported: Reported = {}
         self._read_at: float | None = None
 
     async def step(self) -> float | None:
@@ -29,19 +29,21 @@ class Inspector(Service):
         if registry and now - self._read_at >= READ_AGAIN:
             self._read_at = now
             await read_again(self.replica.store)  # what can be read is claimed and planned again
-        self._tell()
-        return READ_AGAIN if registry else None  # the heart wakes it when there is something to tell
+        self._report()
+        return (
+            READ_AGAIN if registry else None
+        )  # the heartbeat loop wakes it when there is something to report
 
     @property
     def has_news(self) -> bool:
-        return bool(self.replica.store.unreadable) or bool(self._told)
+        return bool(self.replica.store.unreadable) or bool(self._reported)
 
-    def _tell(self) -> None:
-        found: Told = {(row.kind, row.key): row for row in self.replica.store.unreadable.rows}
+    def _report(self) -> None:
+        found: Reported = {(row.kind, row.key): row for row in self.replica.store.unreadable.rows}
         for where, row in found.items():
-            if where not in self._told:
-                self.replica.tell("row.unreadable", detail=f"{row.told}; {row.remedy}")
-        for where, row in self._told.items():
+            if where not in self._reported:
+                self.replica.emit("row.unreadable", detail=f"{row.told}; {row.remedy}")
+        for where, row in self._reported.items():
             if where not in found:
-                self.replica.tell("row.readable", detail=f"{row.kind} {row.key}")
-        self._told = found
+                self.replica.emit("row.readable", detail=f"{row.kind} {row.key}")
+        self._reported = found

@@ -1,4 +1,4 @@
-"""The janitor: the leader declares dead what two witnesses agree on, and forgets what is old."""
+"""The janitor: the leader declares replicas dead on which two witnesses agree, and prunes the ledger."""
 
 from __future__ import annotations
 
@@ -37,35 +37,35 @@ class Janitor(Service):
         for fire in swept.settled:
             replica.events.emit(Event("lost" if fire.state.final else "retrying", replica.id, fire))
         for dead in swept.expired:
-            replica.tell("replica.expired", detail=dead)
+            replica.emit("replica.expired", detail=dead)
         if swept.settled:
             replica.worker.wake()
         if swept.expired:
             replica.watcher.wake()
         await self._prune()
         heartbeat = replica.settings.heartbeat.total_seconds()
-        looks = (until_decided(silent, other.heartbeat, heartbeat) for other, silent in self._silent)
-        return min(looks, default=heartbeat)
+        checks = (until_decided(silent, other.heartbeat, heartbeat) for other, silent in self._silent)
+        return min(checks, default=heartbeat)
 
     @property
     def others(self) -> list[str]:
-        """The other replicas, as of the last look."""
+        """The other replicas, as of the last check."""
         return [other.id for other, _ in self._silent]
 
     def watch(self, roster: Roster) -> None:
-        """See who has renewed. A replica looks before it leads, too: when it has joined, and while the leader is
-        silent. When it is elected it knows who is dead, and need not begin to watch."""
+        """Note which replicas have renewed. A follower does so too: when it has joined, and while the leader is silent.
+        Once elected it already knows which replicas are dead."""
         if self._observation is None:
             self._observation = Observation(self.replica.settings.heartbeat.total_seconds())
-        look, now = self._observation.look, self.replica.clock.steady()
+        observe, now = self._observation.observe, self.replica.clock.steady()
         others = [other for other in roster.replicas if other.id != self.replica.id]
         self._observation.forget_others({other.id for other in others})
-        # One that was taken for dead and has joined again counts its renewals from the beginning.
+        # A replica that was declared dead and has joined again counts its renewals from zero.
         marks = {other.id: (other.joined_at, other.renewals) for other in others}
-        self._silent = tuple((other, look(other.id, marks[other.id], now)) for other in others)
+        self._silent = tuple((other, observe(other.id, marks[other.id], now)) for other in others)
 
     def restart_observation(self) -> None:
-        """While the store did not answer nobody could renew: silence proves nothing."""
+        """No replica can renew while the store does not answer: that silence proves nothing."""
         self._observation = None
         self._silent = tuple((other, 0.0) for other, _ in self._silent)
 

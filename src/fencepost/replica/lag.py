@@ -1,4 +1,4 @@
-"""Says so when an event loop is held up, and which jobs may hold it."""
+"""Warns when an event loop is blocked, and names the jobs that may block it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ log = logging.getLogger("fencepost")
 
 
 class LagWatch(Service):
-    """Twice per heartbeat it looks whether it was woken in time, and whether the host's loop has answered."""
+    """Checks twice per heartbeat whether it was woken in time, and whether the host's event loop has answered."""
 
     _expected: float | None = None
-    _told = False
+    _warned = False
 
     async def step(self) -> float | None:
         replica, now = self.replica, self.replica.clock.steady()
@@ -30,9 +30,9 @@ class LagWatch(Service):
                 self._running(),
             )
         if silent <= every:
-            self._told = False
-        elif not self._told:
-            self._told = True
+            self._warned = False
+        elif not self._warned:
+            self._warned = True
             log.warning(
                 "%s: the event loop has not answered for %.1f s; no coroutine runs until it does. Running there: %s",
                 replica.id,

@@ -1,4 +1,4 @@
-"""Where a job's code is: what tells two applications apart that call a job the same.
+"""Where a job's code is: distinguishes two applications that use the same job id.
 
 The origin of code is the project it belongs to and where in it: of an installed distribution the module, of a source
 tree the path below its `pyproject.toml`. Only where there is neither it is the file's own path. So the replicas of one
@@ -23,7 +23,7 @@ INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def origin_of(function: Callable[..., Any], application: str | None = None) -> Origin | None:
-    """`application`: what it is called, if it has been named. None: nobody knows, as in an interactive session."""
+    """`application`: its name, if it was given one. None: unknown, as in an interactive session."""
     own = getattr(function, "origin", None)
     if isinstance(own, Origin):
         return own

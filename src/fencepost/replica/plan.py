@@ -10,7 +10,8 @@ from fencepost.model import CATCH_UP_LIMIT, Gap, JobRecord
 from fencepost.store.base import Plan, Planned
 
 STEPS = 5_000
-"""Fires one expansion looks at. A longer backlog takes several, so that heartbeats get their turn."""
+"""Fires that one expansion enumerates at the most. A longer backlog takes several, so that heartbeats get their
+turn."""
 
 
 def expand(record: JobRecord, now: datetime, horizon: float, unknown: Sequence[Gap] = ()) -> Plan:

@@ -33,8 +33,8 @@ class Planner(Service):
         return 0.0
 
     async def _plan_what_is_left(self, horizon: float) -> float | None:
-        """A leader that works is always a horizon ahead. What it has left until half of that cannot be read where it
-        runs: whoever knows the calendar plans it. If both do, the second plan is a no-op."""
+        """A healthy leader has planned a whole horizon ahead. A calendar that it has not planned up to half of that
+        is one it cannot read: any replica that can plans it. If two do, the second plan is a no-op."""
         replica = self.replica
         if replica.draining or not replica.is_ready:
             return None

@@ -26,9 +26,10 @@ from fencepost.clock import Clock
 from fencepost.errors import FencepostError, StoreUnavailable
 from fencepost.model import FireRecord, Job, Json, changed
 from fencepost.model.values import clean_text, fresh_copy
+from fencepost.replica.data_loss import DataLossDetector
 from fencepost.replica.declaring import Declarer
 from fencepost.replica.election import TRUSTED, Leadership
-from fencepost.replica.heartbeat import Heart
+from fencepost.replica.heartbeat import Heartbeat
 from fencepost.replica.inspector import Inspector
 from fencepost.replica.janitor import Janitor
 from fencepost.replica.lag import LagWatch
@@ -37,7 +38,6 @@ from fencepost.replica.planner import Planner
 from fencepost.replica.runs import Runs
 from fencepost.replica.service import Service
 from fencepost.replica.settler import Settler
-from fencepost.replica.testimony import Testimony
 from fencepost.replica.watcher import Watcher
 from fencepost.replica.worker import Worker
 from fencepost.runs.events import Ending, Event, Events
@@ -116,10 +116,10 @@ class Replica:
         self.leadership = Leadership(
             self.id, settings.leader_ttl.total_seconds(), settings.heartbeat.total_seconds()
         )
-        # After that no replica starts what it was granted before the restart; and to notice it, and to wait, takes less
-        # than a TTL in all.
-        self.testimony = Testimony(TRUSTED * settings.run_ttl.total_seconds())
-        self.heart = Heart(self)
+        # After this time no replica starts a run that was granted before the restart; noticing the restart and
+        # waiting take less than a TTL together.
+        self.data_loss = DataLossDetector(TRUSTED * settings.run_ttl.total_seconds())
+        self.heartbeat = Heartbeat(self)
         self.declarer = Declarer(self, jobs, job_file)
         self.planner = Planner(self)
         self.worker = Worker(self)
@@ -156,7 +156,7 @@ class Replica:
 
     @property
     def loops(self) -> list[Service]:
-        return [*self._claimers, self.heart, self.settler, self.listener, self.lag_watch]
+        return [*self._claimers, self.heartbeat, self.settler, self.listener, self.lag_watch]
 
     def take_on(self, service: Service) -> None:
         """One more loop, before `begin`: it lives and is woken with those that claim."""
@@ -170,18 +170,18 @@ class Replica:
         """The graceful way out: claim no more, hand leadership over, let runs end, settle, leave."""
         if not self.draining:
             self.draining = True
-            self.tell("replica.draining", detail=self._waits_for())
+            self.emit("replica.draining", detail=self._waits_for())
         for service in self._claimers:
             service.stop()
         self.worker.give_up()
-        self.heart.wake()
+        self.heartbeat.wake()
         await self._until(lambda: not self.runs, self.settings.drain_timeout.total_seconds())
         if self.runs:
             log.warning("the drain limit is over; ending %s", _listed(self.runs.running_keys))
         for run in self.runs.values():
             run.cancel("drain")
         await self._until(lambda: not self.runs and self.settler.is_empty, self._patience())
-        for service in (self.heart, self.settler, self.listener, self.lag_watch):
+        for service in (self.heartbeat, self.settler, self.listener, self.lag_watch):
             service.stop()
         for task in self._tasks:
             task.cancel()
@@ -201,12 +201,12 @@ class Replica:
         try:
             await self.store.leave(self.id)
         except FencepostError as error:
-            log.warning("%s could not say good-bye (%s); its presence expires by itself", self.id, error)
+            log.warning("%s could not leave the store (%s); its presence expires by itself", self.id, error)
         else:
             if (lease := self.leadership.lease).holder == self.id:
                 log_lease(self.id, lease, changed(lease, holder=None), draining=True)
-                self.tell("leader.resigned", detail=f"term {lease.term}")
-            self.tell("replica.left")
+                self.emit("leader.resigned", detail=f"term {lease.term}")
+            self.emit("replica.left")
 
     def _patience(self) -> float:
         """How long settling may take when the time for draining is up."""
@@ -227,23 +227,23 @@ class Replica:
 
     def learn_era(self, pulse: Pulse) -> None:
         steady = self.clock.steady()
-        waited = self.testimony.wait(steady)
-        lost = self.testimony.learn(pulse, steady)
-        if not waited and (wait := self.testimony.wait(steady)):
+        waited = self.data_loss.seconds_until_claims(steady)
+        lost = self.data_loss.note_heartbeat(pulse, steady)
+        if not waited and (wait := self.data_loss.seconds_until_claims(steady)):
             log.warning(
                 "%s claims nothing for %.0f s: the store's server has restarted and may have lost writes; meanwhile "
-                "all live replicas say what they have seen, so that nothing runs twice",
+                "all live replicas report what they have seen, so that nothing runs twice",
                 self.id,
                 wait,
             )
-            self.worker.wake()  # to ask when the wait is over, whatever it was answered before
+            self.worker.wake()  # to ask when the wait is over, whatever the last reply said
         if lost:
-            self.tell("store.lost_data", detail=f"incarnation {pulse.leader.era.incarnation}")
+            self.emit("store.lost_data", detail=f"incarnation {pulse.leader.era.incarnation}")
             self.declarer.again()
-            self.know_anew()
+            self.targets_did_change()
 
     def joined(self) -> None:
-        self.tell("replica.joined")
+        self.emit("replica.joined")
         self.wake_all()
         self.watcher.wake()
 
@@ -255,15 +255,15 @@ class Replica:
     def declare(self, jobs: Sequence[Job]) -> None:
         """Add to what is declared at the start; takes effect when the store answers."""
         self.declarer.add(jobs)
-        self.know_anew()
+        self.targets_did_change()
 
-    def know_anew(self) -> None:
-        """The tasks known here have changed: say so with the next beat, now."""
+    def targets_did_change(self) -> None:
+        """The tasks known here have changed: send them with a heartbeat now."""
         self.targets_changed = True
-        self.heart.wake()
+        self.heartbeat.wake()
 
     def wake_all(self) -> None:
-        for service in (*self._claimers, self.heart):
+        for service in (*self._claimers, self.heartbeat):
             service.wake()
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -289,7 +289,7 @@ class Replica:
             else:
                 return fresh_copy(record.kept) if record else None
 
-    def tell(
+    def emit(
         self, kind: str, fire: FireRecord | None = None, detail: str = "", ending: Ending | None = None
     ) -> None:
         self.events.emit(Event(kind, self.id, fire, detail, ending))
@@ -300,7 +300,7 @@ class Replica:
         is_old = asked_at is not None and asked_at <= self._recovered_at
         if not self._degraded and not is_old:
             self._degraded = True
-            self.tell("store.degraded", detail=str(error))
+            self.emit("store.degraded", detail=str(error))
 
     @property
     def store_is_lost(self) -> bool:
@@ -311,18 +311,18 @@ class Replica:
         if self._degraded:
             self._degraded = False
             self._recovered_at = self.clock.steady()
-            self.tell("store.recovered")
+            self.emit("store.recovered")
             self.wake_all()
             self.settler.wake()
 
     def loop_degraded(self, name: str, error: Exception) -> None:
         failure = failure_of(error)
         self.degraded_loops = {**self.degraded_loops, name: failure.kind}
-        self.tell("loop.degraded", detail=f"{name} keeps failing: {failure.line}")
+        self.emit("loop.degraded", detail=f"{name} keeps failing: {failure.line}")
 
     def loop_recovered(self, name: str) -> None:
         self.degraded_loops = {each: kind for each, kind in self.degraded_loops.items() if each != name}
-        self.tell("loop.recovered", detail=name)
+        self.emit("loop.recovered", detail=name)
 
     def backoff(self, failures: int) -> float:
         """1 s, doubling, up to 60 s; but a replica that holds claims, or may without knowing, must not let them
@@ -339,10 +339,10 @@ def _listed(keys: Sequence[str]) -> str:
 
 
 class Listener(Service):
-    """Hints from the store. They only save time: polling alone is correct."""
+    """Notifications from the store. They only save time: polling alone is correct."""
 
     async def step(self) -> float | None:
-        # No pause between two waits: a hint that nobody waits for is lost.
+        # No pause between two waits: a notification that arrives between them is lost.
         while await self.replica.store.wait(self.replica.settings.horizon.total_seconds() / 2):
             self.replica.wake_all()
         return 0.0

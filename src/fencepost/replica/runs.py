@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("fencepost")
 
 REMEMBERED = 1_000
-"""Ended runs, so that a store that has lost data is not told that they never started."""
+"""Ended runs that are remembered: after a data loss they are settled again, not given back as never started."""
 
 
 class Runs(Mapping[str, Run]):
@@ -69,13 +69,13 @@ class Runs(Mapping[str, Run]):
         known = [claim for claim in fresh if claim.job.target in replica.registry]
         if len(known) < len(fresh):  # dropped while the claim was on its way
             self.return_unstarted([claim for claim in fresh if claim not in known])
-        sent = replica.heart.sent_so_far
+        sent = replica.heartbeat.sent_so_far
         runs = [
             Run(self, claim, replica.registry.get(claim.job.target), start_before, sent) for claim in known
         ]
         for run in runs:
             if (outdated := self._by_key.get(run.key)) is not None:
-                outdated.fence()  # its token is gone, and no beat would tell: the new run has its place
+                outdated.fence()  # its token is gone, and no heartbeat would show it: the new run has the same key
             self._by_key[run.key] = run
             run.begin_timeout()
             log_claim("acquired", run.key, run.token)
@@ -100,16 +100,16 @@ class Runs(Mapping[str, Run]):
     # --- reconcile ----------------------------------------------------------------------------------------
 
     def reconcile(self, held: Sequence[Held], beat: int, trusted_until: float, concluded: int) -> None:
-        """Compare with the claims that the store holds for this replica, as the answer to beat number `beat` lists
+        """Compare with the claims that the store holds for this replica, as the reply to heartbeat number `beat` lists
         them. `concluded`: the last claim number whose reply has been dealt with."""
         claims = {claim.key: claim for claim in held}
         for run in list(self._by_key.values()):
             if run.known_since >= beat:
-                # Claimed after this beat was sent: it may have been answered before the claim was made.
+                # Claimed after this heartbeat was sent: the store may have answered it before it made the claim.
                 continue
             claim = claims.get(run.key)
             if claim is None or claim.token != run.token:
-                if not run.is_over:  # what is being settled may have been: the answer to that will tell
+                if not run.is_over:  # its outcome is on the way: the reply to that update decides
                     log_claim("lost", run.key, run.token)
                     run.fence()
             else:
@@ -152,12 +152,12 @@ class Runs(Mapping[str, Run]):
             if update.reason == Reason.NOT_RECORDED:
                 run.failure = Failure(update.error or "", update.error or "")
             fire = changed(run.claim.fire, state=update.state, reason=update.reason, error=update.error)
-            replica.tell(update.state.value, fire, ending=run.ending(update))
+            replica.emit(update.state.value, fire, ending=run.ending(update))
         elif isinstance(update, RetryLater):
             fire = changed(run.claim.fire, error=update.error)
-            replica.tell("retrying", fire, ending=run.ending(update))
+            replica.emit("retrying", fire, ending=run.ending(update))
         else:
-            replica.tell("given_back", run.claim.fire)
+            replica.emit("given_back", run.claim.fire)
         self._forget(run)
 
     def _forget(self, run: Run) -> None:
@@ -212,10 +212,10 @@ class Runs(Mapping[str, Run]):
         self._replica.host.cancel(run)
 
     def fenced(self, run: Run) -> None:
-        self._replica.tell("fenced", run.claim.fire)
+        self._replica.emit("fenced", run.claim.fire)
 
     def outlived(self) -> None:
-        self._replica.heart.wake()
+        self._replica.heartbeat.wake()
 
     def room_changed(self) -> None:
         self._replica.worker.wake()

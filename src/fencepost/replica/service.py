@@ -1,4 +1,4 @@
-"""The skeleton all loops share: step, wait until it is time or somebody wakes it, step again."""
+"""The skeleton of every loop: step, wait until the next step is due or another loop wakes it, step again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Service(ABC):
     shortest = 0.005
     """Seconds between two steps, however often it is woken."""
     longest = 3600.0
-    """Seconds between two steps, if nobody wakes it. A precaution."""
+    """Least seconds between two steps, unless another loop wakes it. A precaution."""
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica

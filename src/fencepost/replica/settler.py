@@ -1,4 +1,4 @@
-"""The settler: writes what became of runs. A batch is whatever gathered while the last one was in flight.
+"""The settler: writes the outcomes of runs. A batch is whatever gathered while the last one was in flight.
 
 One update that cannot be written stops one run. If the store refuses a batch for another reason than an outage, the
 batch is split until the bad update is alone. A run whose outcome cannot be written is settled `failed: could not be
@@ -106,7 +106,7 @@ class Settler(Service):
         return instead is not None and await self._sent([entry], instead) is None
 
     async def _sent(self, entries: Sequence[Entry], instead: Update | None = None) -> Exception | None:
-        """None: it is written, and everybody who waits for it has been told."""
+        """None: it is written, and the callbacks that wait for it have been called."""
         replica = self.replica
         updates = [entry.update for entry in entries] if instead is None else [instead]
         try:
@@ -123,7 +123,7 @@ class Settler(Service):
 
     def _conclude(self, entries: Sequence[Entry], updates: Sequence[Update], reply: Updated) -> None:
         replica = self.replica
-        replica.testimony.told(reply.steps)
+        replica.data_loss.note_steps(reply.steps)
         for entry, written, accepted in zip(entries, updates, reply.accepted, strict=True):
             self._take_out(entry)
             if entry.answer is not None:
@@ -137,7 +137,7 @@ class Settler(Service):
             self._outbox.popleft()
         elif entry in self._aside:
             self._aside.remove(entry)
-        elif self._reports.get(entry.update.key) is entry.update:  # else there is news already
+        elif self._reports.get(entry.update.key) is entry.update:  # else a later report has replaced it
             del self._reports[entry.update.key]
 
     # --- what cannot be written -----------------------------------------------------------------------------
@@ -147,8 +147,8 @@ class Settler(Service):
         self.replica.errors.log(what, error, entry.update.key, logging.WARNING)
         self._take_out(entry)
         if entry.refused is not None:
-            told = f"{entry.update.key}: the store cannot keep this checkpoint ({failure_of(error).line})"
-            entry.refused(NotStorable(told))
+            message = f"{entry.update.key}: the store cannot keep this checkpoint ({failure_of(error).line})"
+            entry.refused(NotStorable(message))
 
     def _put_aside(self, entry: Entry, error: Exception) -> None:
         if entry not in self._aside:

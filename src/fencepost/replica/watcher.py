@@ -1,4 +1,4 @@
-"""The watcher: looks for evidence that makes waiting for a TTL needless."""
+"""The watcher: collects evidence of dead replicas, so that their TTL need not be waited for."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from fencepost.replica.service import Service
 from fencepost.store.base import Evidence
 
 PATIENCE = 2.0
-"""Seconds for which a replica that has joined claims nothing because of others that are dead."""
+"""Seconds for which a replica that has joined claims nothing on account of dead ones."""
 
 
 class Watcher(Service):
-    """A follower watches the leader, the leader everybody else. What it finds wakes those who act on it."""
+    """A follower watches the leader, the leader all other replicas. New evidence wakes the loops that act on it."""
 
-    has_looked = False
-    """Whether this replica may claim. A process that crashes and is started again finds its own dead self, whose run
-    is still in the ledger as active; what is due must not be skipped on account of it. So the first look is at
-    everybody, and while somebody is proven dead there are no claims until the leader, perhaps this replica, has
-    settled what the dead one ran."""
+    has_checked = False
+    """Whether this replica may claim. A process that is started again after a crash finds the replica it was before,
+    whose run is still active in the ledger; a due fire must not be skipped because of that run. So the first check
+    covers all replicas, and while one of them is proven dead this replica claims nothing until the leader (perhaps
+    this replica) has settled the runs of the dead one."""
     _gives_up_at: float | None = None
 
     async def step(self) -> float | None:
         replica = self.replica
         before = replica.evidence
-        if not self.has_looked:
-            replica.evidence = await self._first_look()
+        if not self.has_checked:
+            replica.evidence = await self._first_check()
         elif replica.store.evidence_every is not None and (others := self._others()):
             replica.evidence = await replica.store.evidence(others)
         if replica.evidence.dead - before.dead or replica.evidence.gone - before.gone:
-            replica.heart.wake()
+            replica.heartbeat.wake()
             replica.janitor.wake()
         return replica.store.evidence_every
 
-    async def _first_look(self) -> Evidence:
+    async def _first_check(self) -> Evidence:
         replica, now = self.replica, self.replica.clock.steady()
-        if not replica.heart.has_joined:
+        if not replica.heartbeat.has_joined:
             return replica.evidence
         replica.janitor.watch(await replica.store.roster())
         others = replica.janitor.others
@@ -41,7 +41,7 @@ class Watcher(Service):
         if self._gives_up_at is None:
             self._gives_up_at = now + PATIENCE
         if not evidence.dead or now >= self._gives_up_at:
-            self.has_looked = True
+            self.has_checked = True
             replica.worker.wake()
         return evidence
 

@@ -39,10 +39,11 @@ class Worker(Service):
         self._open = None
         if self._failures:
             # It was asked before, and may have claimed then. If the store has restarted since, its answer is empty, and
-            # only a beat is told of those claims; but with nothing open the heart may put itself off for long.
-            replica.heart.wake()
-        replica.testimony.told(reply.steps)
-        replica.testimony.claimed(reply.claims)
+            # only the reply to a heartbeat lists those claims; and with no open attempt the next heartbeat may be far
+            # off.
+            replica.heartbeat.wake()
+        replica.data_loss.note_steps(reply.steps)
+        replica.data_loss.note_claims(reply.claims)
         self._take(attempt, reply)
         self.concluded = attempt.request.number
         if doubtful := self._doubtful_for():
@@ -53,8 +54,8 @@ class Worker(Service):
         return poll if reply.wake_in is None else min(poll, reply.wake_in)
 
     def _doubtful_for(self) -> float:
-        """Seconds in which nothing is claimed: the store's server has restarted and may have lost writes."""
-        return self.replica.testimony.wait(self.replica.clock.steady())
+        """Seconds for which this replica claims nothing: the store's server has restarted and may have lost writes."""
+        return self.replica.data_loss.seconds_until_claims(self.replica.clock.steady())
 
     @property
     def is_asking(self) -> bool:
@@ -70,12 +71,12 @@ class Worker(Service):
         replica = self.replica
         room = min(replica.runs.room(), MOST_AT_ONCE)
         term = replica.term()
-        ready = replica.is_ready and replica.watcher.has_looked
+        ready = replica.is_ready and replica.watcher.has_checked
         if replica.draining or not ready or (room == 0 and term is None):
             return None
-        # With no room the leader still asks, for none: somebody must decide what is late meanwhile.
+        # Without free slots the leader still asks, for none: late fires must be decided by some replica.
         self.last_number += 1
-        seen = replica.testimony.seen
+        seen = replica.data_loss.seen
         request = ClaimRequest(replica.id, self.last_number, room, term, seen.incarnation, seen.server)
         return OpenAttempt(request, replica.clock.steady())
 

@@ -69,13 +69,14 @@ class Ending:
 class Event:
     kind: str
     replica: str
-    """The replica that tells it."""
+    """The replica that emitted it."""
     fire: FireRecord | None = None
     detail: str = ""
     ending: Ending | None = None
     """Of an attempt that ended on this replica."""
     count: int = 1
-    """Fires that this is about. A row of skipped or missed ones may stand for more, told before."""
+    """Fires that this is about. A row of skipped or missed ones may stand for more, which earlier events have
+    counted."""
     queued: float = 0.0
     """Of a start: seconds that the fire waited for the run before it to end."""
 
@@ -104,7 +105,7 @@ class Events:
             try:
                 listener(event)
             except Exception as error:
-                # A broken listener must not break the loop that told it.
+                # A broken listener must not break the loop that emitted the event.
                 self._errors.log(f"a listener failed on {event.kind}", error)
 
 

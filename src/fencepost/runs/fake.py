@@ -66,7 +66,7 @@ class FakeFire(Fire):
         self._recorder.current = False
 
     def cancel(self) -> None:
-        """As if somebody had cancelled it: `check` raises."""
+        """As after `fencepost cancel`: `check` raises."""
         self._end("cancelled")
 
     def _raise_if_ended(self) -> None:

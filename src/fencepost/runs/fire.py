@@ -112,7 +112,7 @@ class Fire:
     def report(
         self, *, done: float | None = None, total: float | None = None, message: str = "", **more: Json
     ) -> None:
-        """Tell how far this run is, and whatever `more` there is to say as JSON: that stays until it is said anew.
+        """Report how far this run is, and `more` as JSON, which stays until it is reported again.
         Cheap: only the latest report travels. A value that cannot be stored raises `TypeError`."""
         self._link.report(self._progress(done, total, message, **more))
 
@@ -245,6 +245,6 @@ def current_fire() -> Fire:
 
 
 def entered(fire: Fire, function: Callable[..., Any], keywords: Mapping[str, Any]) -> Any:
-    """Call `function` with `fire` as the current one. The context is the run's own: nobody sees it after."""
+    """Call `function` with `fire` as the current one. The context is the run's own and ends with it."""
     _current.set(fire)
     return function(**keywords)

@@ -20,8 +20,8 @@ from fencepost.runs.threads import DaemonThreads, Work
 
 log = logging.getLogger("fencepost")
 
-Tell = Callable[[Run, BaseException | None], None]
-"""Told once for each body when it has ended, with what it raised."""
+Ended = Callable[[Run, BaseException | None], None]
+"""Called once for each body when it has ended, with what it raised."""
 UNLIMITED = sys.maxsize
 """The room of a host that takes as many runs as there are slots."""
 StandIn = Callable[[Fire, Sequence[str]], Any]
@@ -85,7 +85,9 @@ class HostElsewhere:
     def _outlive(self, run: Run) -> None:
         """A thread cannot be cancelled. Its run ends all the same; its slot stays taken until it returns."""
         if not run.outlived:
-            log.warning("%s was told to end; its thread goes on and keeps its slot until it returns", run.key)
+            log.warning(
+                "%s was asked to end; its thread goes on and keeps its slot until it returns", run.key
+            )
             run.outlived = True
             self._outlived[run] = None
             run.context.outlived()
@@ -107,9 +109,9 @@ class HostElsewhere:
         """On the host's thread."""
         raise NotImplementedError
 
-    def _tell(self, run: Run, error: BaseException | None) -> None:
+    def _report_end(self, run: Run, error: BaseException | None) -> None:
         assert self._control is not None
-        with suppress(RuntimeError):  # the control loop has ended without waiting: nobody listens any more
+        with suppress(RuntimeError):  # the control loop has ended without waiting for this
             self._control.put(partial(self._ended, run, error))
 
     def _ended(self, run: Run, error: BaseException | None) -> None:
@@ -126,7 +128,7 @@ class ThreadedHost(HostElsewhere):
 
     def __init__(self, loop: asyncio.AbstractEventLoop, slots: int) -> None:
         super().__init__()
-        self._bodies = Bodies(self._tell)
+        self._bodies = Bodies(self._report_end)
         self._host = Mailbox(loop)
         self._threads = DaemonThreads("fencepost-job", slots)
 
@@ -175,15 +177,15 @@ class ThreadedHost(HostElsewhere):
         except BaseException as raised:
             error = raised
         if run.body is not None and run.cause is not None and not isinstance(error, NotStarted):
-            error = asyncio.CancelledError()  # it was ended, however that looked from here
-        self._tell(run, error)
+            error = asyncio.CancelledError()  # it was ended, whatever it raised
+        self._report_end(run, error)
 
 
 class Bodies:
     """Coroutines as tasks on one event loop; all of this is called there."""
 
-    def __init__(self, tell: Tell, command: StandIn | None = None) -> None:
-        self._tell = tell
+    def __init__(self, ended: Ended, command: StandIn | None = None) -> None:
+        self._report_end = ended
         self._command = command
         self._tasks: dict[Run, asyncio.Task[BaseException | None]] = {}
 
@@ -193,13 +195,13 @@ class Bodies:
         task.add_done_callback(lambda task: self._ended(run, task))
 
     def cancel(self, run: Run) -> None:
-        """A body's end is told by its own task: after a cancel it counts as running until it has ended."""
+        """The body's own task reports its end: after a cancel it counts as running until it has ended."""
         if run in self._tasks:
             self._tasks[run].cancel()
 
     def _ended(self, run: Run, task: asyncio.Task[BaseException | None]) -> None:
         del self._tasks[run]
-        self._tell(run, asyncio.CancelledError() if task.cancelled() else task.result())
+        self._report_end(run, asyncio.CancelledError() if task.cancelled() else task.result())
 
 
 async def _body(run: Run, command: StandIn | None) -> BaseException | None:
@@ -228,7 +230,7 @@ class Mailbox:
     that gather until it has woken share one.
 
     The flag is cleared before the calls are taken. Whoever puts one after that finds it cleared and rings again;
-    whoever put one before it has its call taken now.
+    earlier callers have their calls taken now.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -16,7 +16,7 @@ Mask = Callable[[str], str]
 
 HIDDEN = "***"
 SHORTEST = 6
-"""Letters of a secret that is looked for by its value: shorter ones would hide ordinary words."""
+"""Letters of a secret that is searched for by its value: shorter ones would hide ordinary words."""
 
 _SECRET = r"(?:passw(?:or)?d|passphrase|pwd|secret|token|credential|(?:api|access|private)[_-]?key)"
 _SECRET_NAME = re.compile(rf"{_SECRET}|(?:^|_)(?:auth|key|dsn|cookie)(?:_|$)", re.IGNORECASE)
@@ -50,7 +50,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 @lru_cache(maxsize=1)
 def own_mask() -> Mask:
-    """For what this process says. Found out once: a replica that starts asks for it anew (`cache_clear`)."""
+    """For what this process says. Found out once: a replica that starts computes it again (`cache_clear`)."""
     return mask_for(os.environ)
 
 
@@ -70,7 +70,7 @@ def secrets_in(env: Mapping[str, str]) -> frozenset[str]:
     found: list[str] = []
     for name, value in env.items():
         if _SECRET_NAME.search(name) and not _NO_SECRET_NAME.match(name):
-            found += value.splitlines()  # what is printed is looked at line by line
+            found += value.splitlines()  # output is searched line by line
         found += [password for _, password in _USER_INFO.findall(value)]
     return frozenset(secret.strip() for secret in found if len(secret.strip()) >= SHORTEST)
 

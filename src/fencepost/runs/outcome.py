@@ -42,7 +42,7 @@ def outcome(run: Run, error: BaseException | None, chance: random.Random) -> Upd
 
 
 def last_words(run: Run, update: Update) -> Report | None:
-    """What a run has said, if it is not over with this update: to be told before it."""
+    """Output to report before this update, if the update does not carry it."""
     said = None if isinstance(update, Settle) else run.fire._said()
     return None if said is None else Report(run.key, run.token, output=said)
 

@@ -23,7 +23,8 @@ LIMIT = 16_384
 """Characters kept with a fire: the last, in whole lines."""
 LONGEST_LINE = 2_000
 LOOKED_AT = 4 * LONGEST_LINE
-"""Characters of a line that are looked at. More than are kept, so that no secret is cut before it is found."""
+"""Characters of a line that are searched for secrets. More than are kept, so that no secret is cut before it is
+found."""
 
 _LEFT_OUT = re.compile(r"… (\d+) earlier lines left out")
 
@@ -129,11 +130,11 @@ _keeping = False
 
 def shown(record: logging.LogRecord) -> str:
     """Not by a `Formatter`, which leaves its marks on the record: others come after us."""
-    told = f"{datetime.fromtimestamp(record.created, UTC):%H:%M:%S}Z {record.levelname} {record.name}: "
+    text = f"{datetime.fromtimestamp(record.created, UTC):%H:%M:%S}Z {record.levelname} {record.name}: "
     try:
-        told += record.getMessage()
-    except Exception:  # its arguments do not fit, or cannot be shown: whoever handles the record says so
-        told += repr(record.msg) if isinstance(record.msg, str) else type(record.msg).__name__
+        text += record.getMessage()
+    except Exception:  # its arguments do not fit the message: the logging handlers report that
+        text += repr(record.msg) if isinstance(record.msg, str) else type(record.msg).__name__
     if record.exc_info and record.exc_info[1] is not None:
-        told += "\n" + "".join(traceback.format_exception(record.exc_info[1]))
-    return told
+        text += "\n" + "".join(traceback.format_exception(record.exc_info[1]))
+    return text

@@ -36,21 +36,21 @@ class RecurringErrors:
     def log(self, what: str, error: BaseException, detail: str = "", level: int = logging.ERROR) -> None:
         """`what` failed with `error`. `detail` is logged as well, and makes no other cause."""
         cause, now = (what, type(error), _raised_at(error)), self._steady()
-        told = f"{what}: {detail}" if detail else what
+        message = f"{what}: {detail}" if detail else what
         seen = self._seen.get(cause)
         if seen is None:
             if len(self._seen) >= MOST_CAUSES:
                 self._seen.clear()
             self._seen[cause] = _Seen(1, now)
-            self._log.log(level, "%s", told, exc_info=error)
+            self._log.log(level, "%s", message, exc_info=error)
             return
         seen.count += 1
         if _is_power_of_ten(seen.count) or now - seen.logged_at >= AGAIN_AFTER:
             seen.logged_at = now
-            self._log.log(level, "%s, %d times so far: %s", told, seen.count, _line(error))
+            self._log.log(level, "%s, %d times so far: %s", message, seen.count, _line(error))
 
     def clear(self, what: str) -> None:
-        """It works again: should it fail once more, the traceback is logged anew, but not within a minute."""
+        """It works again: should it fail once more, the traceback is logged again, but not within a minute."""
         now = self._steady()
         for cause, seen in list(self._seen.items()):
             if cause[0] == what and now - seen.logged_at >= AGAIN_AFTER:

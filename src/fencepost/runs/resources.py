@@ -5,7 +5,7 @@
     @scheduler.job(every(minutes=5))
     async def poll(db): ...
 
-They are entered before the last look at the trust window: opening one may take long.
+They are entered before the trust window is checked for the last time: opening one may take long.
 """
 
 from __future__ import annotations

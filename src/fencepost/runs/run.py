@@ -107,7 +107,7 @@ class Run:
         self._entered_at: float | None = None
         self._ended_at: float | None = None
         self.cause: str | None = None
-        """Why the body was told to end: requested, fenced, drain or timeout."""
+        """Why the body was asked to end: requested, fenced, drain or timeout."""
         self.checkpointed = claim.fire.checkpoint is not None
         self.body: Body | None = None
         """In a process of its own."""
@@ -116,7 +116,7 @@ class Run:
         self.outlived = False
         """The body goes on although the run has ended: a thread cannot be stopped."""
         self.is_over = False
-        """The body has ended, or cannot be told to. What is left is to settle."""
+        """The body has ended, or cannot be ended. What is left is to settle."""
         self.trusted_until = start_before
         self._timer: asyncio.TimerHandle | None = None
         self._has_news = False
@@ -188,7 +188,7 @@ class Run:
         """Its output is reported now and then, so that it is there although this process may be killed."""
         if not self._has_news and not self.is_over:
             self._has_news = True
-            with suppress(RuntimeError):  # the control loop has ended: nobody listens any more
+            with suppress(RuntimeError):  # the control loop has ended
                 self.context.call_soon(self._report_soon)
 
     # What the replica's side calls.
@@ -202,7 +202,7 @@ class Run:
 
     def _report_output(self) -> None:
         self._report_timer, self._reported = None, True
-        self._has_news = False  # before it is read: whoever says more from now on asks again
+        self._has_news = False  # before it is read: later output asks again
         self.context.report(Report(self.key, self.token, output=self.fire._said()))
 
     def begin_timeout(self) -> None:
@@ -212,7 +212,7 @@ class Run:
             self._timer = loop.call_later(timeout.total_seconds(), self.cancel, "timeout")
 
     def ending(self, update: Update) -> Ending:
-        """What is told of its end beside what the ledger says."""
+        """What an event says of its end beside what the ledger says."""
         retry, seconds = self.claim.job.retry, None
         if self._entered_at is not None and self._ended_at is not None:
             seconds = self._ended_at - self._entered_at
@@ -230,7 +230,7 @@ class Run:
             self.body.trust_until(self.trusted_until)
 
     def fence(self) -> None:
-        """The store has confirmed that the token is gone: tell the body, and refuse its result."""
+        """The store has confirmed that the token is gone: fence the body, and refuse its result."""
         if self.cause != "fenced":
             self.context.fenced(self)
         self._end("fenced")
@@ -263,7 +263,7 @@ class Host(Protocol):
         """Call each run's `enter()`, then its body. When the body has ended call `run.ended(error)` here."""
 
     def cancel(self, run: Run) -> None:
-        """Cancel the body; it counts as running until it has ended, unless it cannot be told (a thread)."""
+        """Cancel the body; it counts as running until it has ended, unless it cannot be cancelled (a thread)."""
 
     def silent_for(self, now: float) -> float | None:
         """Seconds for which the host's event loop has not answered; None: it has none but the control loop."""

@@ -38,7 +38,7 @@ class DaemonThreads(Executor):
         return answer
 
     def put(self, work: Work) -> None:
-        """Whose end nobody waits for."""
+        """Bodies that go on although their runs have been settled."""
         with self._lock:
             self._work.put(work)
             self._outstanding += 1
@@ -64,7 +64,7 @@ def _answer(answer: Future[Any], work: Callable[[], Any]) -> None:
     answer.set_running_or_notify_cancel()
     try:
         answer.set_result(work())
-    except StopIteration as error:  # no future can carry it: whoever awaits would wait for ever
+    except StopIteration as error:  # a future cannot carry it: its awaiter would wait for ever
         answer.set_exception(RuntimeError(f"raised {error!r}"))
     except BaseException as error:
         answer.set_exception(error)

@@ -1,7 +1,7 @@
 """Full garbage collections, kept short in processes of our own.
 
-A full collection looks at every object, and no thread can do anything meanwhile: with 10,000 jobs a fire waits 150 ms
-for it. Most of what it looks at stays for good. So what one has found alive is left out of those that follow
+A full collection visits every object, and no thread can do anything meanwhile: with 10,000 jobs a fire waits 150 ms
+for it. Most of what it visits stays for good. So what one has found alive is left out of those that follow
 (`gc.freeze`). It is freed all the same when nothing refers to it any more; only what refers to itself waits for the
 next collection of everything.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from fencepost.clock import Clock, SystemClock
 
 EVERYTHING_AFTER = 600.0
-"""Seconds from which on a full collection looks at everything again."""
+"""Seconds after which a full collection visits everything again."""
 
 
 class ShortCollections:

@@ -41,10 +41,10 @@ class Handle:
 
     async def do_wait(self, timeout: float | None) -> FireRecord:
         async with asyncio.timeout(timeout):
-            looks = 0
+            polls = 0
             while not (fire := await self.do_record()).state.final:
-                await asyncio.sleep(LOOK_EVERY[min(looks, len(LOOK_EVERY) - 1)])
-                looks += 1
+                await asyncio.sleep(LOOK_EVERY[min(polls, len(LOOK_EVERY) - 1)])
+                polls += 1
             return fire
 
     async def do_record(self) -> FireRecord:

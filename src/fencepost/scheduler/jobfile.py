@@ -84,12 +84,12 @@ def read_again(scheduler: Scheduler) -> None:
         log.error("the jobs go on as they are: %s", error)
         return
     new, changed, gone = scheduler.become(fresh)
-    told = [
+    changes = [
         f"{len(ids)} {what} ({', '.join(sorted(ids))})"
         for what, ids in (("new", new), ("changed", changed), ("deleted", gone))
         if ids
     ]
-    log.info("read %s again: %s", path, ", ".join(told) or "nothing has changed")
+    log.info("read %s again: %s", path, ", ".join(changes) or "nothing has changed")
     before, after = scheduler.settings, fresh.settings
     given = [field.name for field in fields(before) if field.name not in ("host", "port")]
     if differing := [name for name in given if getattr(before, name) != getattr(after, name)]:

@@ -35,7 +35,7 @@ def check_retry(fire: FireRecord, again: bool) -> None:
         raise AnotherRunIsActive(f"{fire.key} has not ended ({fire.state}); cancel it first, or wait")
     if fire.state is State.SUCCEEDED and not again:
         raise Conflict(
-            f"{fire.key} has succeeded; to run it once more, so that its effects happen anew, "
+            f"{fire.key} has succeeded; to run it once more, so that its effects happen again, "
             "say so: --again, or again=True"
         )
 

@@ -391,7 +391,7 @@ class Scheduler:
 
     async def retry(self, key: str, *, again: bool = False, idempotency_key: str | None = None) -> Handle:
         """Run what the fire `key` ran once more, with its due time. Fenced effects that it has committed do not happen
-        twice. A fire that has succeeded needs `again=True`: then they happen anew."""
+        twice. A fire that has succeeded needs `again=True`: then they happen once more."""
         return await self.ask(self.do_retry(key, again=again, idempotency_key=idempotency_key))
 
     async def add(
@@ -473,7 +473,7 @@ class Scheduler:
         if fire is None:
             raise UsageError(f"there is no fire {key!r}")
         check_retry(fire, again)
-        repeats = repeating(fire, anew=again)
+        repeats = repeating(fire, again=again)
         return await self.do_trigger(
             fire.job_id, args=fire.args, idempotency_key=idempotency_key, by=by, repeats=repeats
         )

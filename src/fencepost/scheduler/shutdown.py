@@ -38,7 +38,7 @@ OTHER_SERVERS = {
 }
 """Servers that take their signals from the loop or before Python sees them, by a module of theirs."""
 LOOK_AFTER = 1.0
-"""Seconds from the start to a look whether our handlers still stand: the last installer wins."""
+"""Seconds from the start to the check that our handlers are still installed: the last installer wins."""
 CLOSE = (b"connection", b"close")
 
 
@@ -112,7 +112,7 @@ class Shutdown:
         self._end_streams()
 
     def forget_parent(self) -> None:
-        """In a forked child the loop is a copy that nobody runs."""
+        """In a forked child the loop is a copy that no thread runs."""
         self._loop, self._streams = None, set()
 
     def warnings(self) -> list[str]:
@@ -186,7 +186,7 @@ class Shutdown:
             end()
 
     def _close_connections(self) -> None:
-        """Ask clients to connect anew for the next request, which then goes elsewhere. Without this a request on an
+        """Ask clients to reconnect for the next request, which then goes elsewhere. Without this a request on an
         idle connection may cross its closing on the way, and fail."""
         with suppress(AttributeError):  # another version of the server: a few requests may fail then
             self._server.config.encoded_headers.append(CLOSE)

@@ -45,9 +45,9 @@ class MemoryStore(Mirror):
     async def _write(self, step: Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         self._check_fork()
         with self._lock:
-            reply: T = getattr(self.state, step.__name__)(moment_of(self._clock), *args, **kwargs)
-            hinted, self.state.hinted = self.state.hinted, False
-        if hinted:
+            reply = step(self.state, moment_of(self._clock), *args, **kwargs)
+            notify, self.state.notify = self.state.notify, False
+        if notify:
             self._hints.wake()
         return reply
 

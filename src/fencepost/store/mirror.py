@@ -1,6 +1,6 @@
-"""The model's operations as the async methods of a store: written once, with their types.
+"""The operations of `rules/` as the async methods of a store: written once, with their types.
 
-A store gives `_write` and `_read`, which run one step of the model atomically at one moment of its clock.
+A store gives `_write` and `_read`, which run one operation over its rows, atomically, at one moment of its clock.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from fencepost.clock import Moment
 from fencepost.model import FireRecord, JobEvent, JobRecord
@@ -38,13 +38,16 @@ from fencepost.store.base import (
     Updated,
 )
 from fencepost.store.local import Beacons, Hint
-from fencepost.store.operations import Operations
+from fencepost.store.rows import Rows
+from fencepost.store.rules import claims, fires, history, planning, presence
+from fencepost.store.rules import jobs as job_rules
+from fencepost.store.rules import updates as update_rules
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Step = Callable[Concatenate[Any, Moment, P], T]
-"""A method of the model. Only its name counts: the rows it runs on may have their own version of it."""
+Step = Callable[Concatenate[Rows, Moment, P], T]
+"""One of the rules' operations."""
 
 
 class Mirror(Store):
@@ -56,57 +59,57 @@ class Mirror(Store):
         return await self._write(step, *args, **kwargs)
 
     async def heartbeat(self, beat: Beat) -> Pulse:
-        return await self._write(Operations.heartbeat, beat)
+        return await self._write(presence.heartbeat, beat)
 
     async def leave(self, replica: str) -> None:
-        await self._write(Operations.leave, replica)
+        await self._write(presence.leave, replica)
 
     async def roster(self) -> Roster:
-        return await self._read(Operations.roster)
+        return await self._read(presence.roster)
 
     async def sweep(self, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
-        return await self._write(Operations.sweep, by, term, suspects)
+        return await self._write(presence.sweep, by, term, suspects)
 
     async def put_jobs(self, jobs: Sequence[PutJob]) -> tuple[JobPut, ...]:
-        return await self._write(Operations.put_jobs, jobs)
+        return await self._write(job_rules.put_jobs, jobs)
 
     async def change_job(self, change: ChangeJob) -> JobRecord | None:
-        return await self._write(Operations.change_job, change)
+        return await self._write(job_rules.change_job, change)
 
     async def jobs(
         self, ids: Sequence[str] | None = None, page: JobPage | None = None
     ) -> tuple[JobRecord, ...]:
-        return await self._read(Operations.jobs, ids, page)
+        return await self._read(job_rules.jobs, ids, page)
 
     async def due_jobs(self, horizon: float, limit: int) -> DueJobs:
-        return await self._read(Operations.due_jobs, horizon, limit)
+        return await self._read(planning.due_jobs, horizon, limit)
 
     async def plan_fires(self, plans: Sequence[Plan]) -> tuple[bool, ...]:
-        return await self._write(Operations.plan_fires, plans)
+        return await self._write(planning.plan_fires, plans)
 
     async def add_fire(self, fire: NewFire) -> Added:
-        return await self._write(Operations.add_fire, fire)
+        return await self._write(fires.add_fire, fire)
 
     async def claim_fires(self, request: ClaimRequest) -> Claimed:
-        return await self._write(Operations.claim_fires, request)
+        return await self._write(claims.claim_fires, request)
 
     async def update_claims(self, replica: str, updates: Sequence[Update]) -> Updated:
-        return await self._write(Operations.update_claims, replica, updates)
+        return await self._write(update_rules.update_claims, replica, updates)
 
     async def cancel_fire(self, key: str, by: str = "", dead_token: int | None = None) -> FireRecord | None:
-        return await self._write(Operations.cancel_fire, key, by, dead_token)
+        return await self._write(fires.cancel_fire, key, by, dead_token)
 
     async def find_fires(self, query: FireQuery) -> tuple[FireRecord, ...]:
-        return await self._read(Operations.find_fires, query)
+        return await self._read(history.find_fires, query)
 
     async def history(self, job_id: str) -> tuple[JobEvent, ...]:
-        return await self._read(Operations.history, job_id)
+        return await self._read(history.history, job_id)
 
     async def history_since(self, since: datetime) -> tuple[JobEvent, ...]:
-        return await self._read(Operations.history_since, since)
+        return await self._read(history.history_since, since)
 
     async def prune(self, keep_seconds: float) -> int:
-        return await self._write(Operations.prune, keep_seconds)
+        return await self._write(history.prune, keep_seconds)
 
 
 class ThreadedMirror(Mirror):

@@ -1,7 +1,9 @@
-"""Where the rows live: what the operations need of a place to keep jobs, fires, replicas and the lease.
+"""The rows of a store, as the rules see them: jobs, targets, fires, replicas and the lease.
 
-The operations (`ledger`, `calendars`, `operations`) are written against this alone, so that the same code
-decides in memory and in a database. Each method acts inside the one atomic step its operation is.
+The rules (`rules/`) are functions over `Rows`, so that the same code decides in memory (`state.py`) and in a database
+(`unit_of_work.py`). Everything here is part of the one atomic step that an operation is.
+
+A row that cannot be read (`unreadable.py`) is passed over: it is not there, except where a method says otherwise.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Lease, ReplicaRecord
@@ -19,10 +21,13 @@ from fencepost.store.unreadable import Unreadable
 MOST_EVENTS = 1_000
 """Job events that are found at once."""
 
+ORPHANED_AFTER = timedelta(hours=1)
+"""A job whose task no live replica has known for so long is kept and shown, but not planned."""
+
 
 @dataclass(frozen=True)
 class TargetRecord:
-    """A task that jobs refer to, and whether anybody knows it."""
+    """A task that jobs refer to, and whether a replica knows it."""
 
     name: str
     unknown_since: datetime | None = None
@@ -34,8 +39,8 @@ class TargetRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
-    """A job with one fire due, in time, scheduled, and nothing else that could matter: it is simply claimed."""
+class Fast:
+    """A job whose only due fire is covered by the fast path (`rules/fast_path.py`)."""
 
     record: JobRecord
     fire: FireRecord
@@ -43,99 +48,33 @@ class Plain:
     """When the job's next fire is due."""
 
 
-class Rows(ABC):
-    hinted = False
-    """Set by a step after which somebody may have something to do earlier than they know."""
-
-    def preload(
-        self,
-        now: datetime,
-        jobs: Sequence[str] = (),
-        fires: Sequence[str] = (),
-        targets: Sequence[str] = (),
-        records: Sequence[str] = (),
-    ) -> None:
-        """The jobs with these ids, those of the fires with these keys, and their targets, are about to be asked for;
-        and `targets`, which may be new. `records`: of these jobs nothing else, no fires and no target."""
-        return
-
-    # The plain case, which nearly all fires are. A store that can tell it apart cheaply claims and ends such fires in
-    # bulk; the outcome is the same as if each were decided with care.
-
-    def plain_due(self, now: datetime, job_ids: Sequence[str]) -> Mapping[str, Plain]:
-        """Those of the jobs that are plain."""
-        return {}
-
-    def put_plain_claims(self, claims: Sequence[Plain]) -> None:
-        """With the job and the fire as they are when claimed."""
-        raise NotImplementedError
-
-    def plain_running(self, now: datetime, keys: Sequence[str]) -> Mapping[str, FireRecord]:
-        """Those of the fires that run, and whose end changes nothing for their job."""
-        return {}
-
-    def put_plain_ends(self, fires: Sequence[FireRecord]) -> None:
-        raise NotImplementedError
-
-    # Rows that cannot be read (`unreadable.py`). The methods below pass over them: for them such a row is not there.
+class Jobs(ABC):
+    """Jobs and their events. With each job go two moments: when its fires must next be decided (`decide_at`), and when
+    its calendar must be expanded (`plan_at`)."""
 
     @abstractmethod
-    def aside(self, job_id: str) -> Unreadable | None:
-        """Why this job is set aside, as far as its rows have been asked for."""
+    def get(self, id: str) -> JobRecord | None: ...
 
     @abstractmethod
-    def broken_fire(self, key: str) -> bool:
-        """Whether there is a row of this fire that cannot be read; after it was asked for."""
-
-    @abstractmethod
-    def broken_live(self, job_id: str, now: datetime) -> Sequence[FireRecord]:
-        """In place of the live fires of a job that cannot be read: what is known of each, as a pending one. `now`:
-        its due time, if that is not known."""
-
-    @abstractmethod
-    def salvage_job(self, id: str) -> Mapping[str, Any]:
-        """Those of `target`, `token` and `decided_through` that can be read of a job that cannot."""
-
-    @abstractmethod
-    def broken_replicas(self) -> Sequence[ReplicaRecord]:
-        """In place of presences that cannot be read: what is known of each. Without what they know, if that cannot be
-        read either."""
-
-    @abstractmethod
-    def holds_broken(self, replica: str) -> bool:
-        """Whether a row that cannot be read is a run of this replica; after its runs were asked for."""
-
-    @abstractmethod
-    def unread_jobs(self) -> Sequence[str]:
-        """All jobs whose row cannot be read."""
-
-    @abstractmethod
-    def look_soon(self, job_id: str, when: datetime) -> None:
-        """The fires of a job whose row cannot be read must be decided, from then on, by the first that can read it.
-        Nothing else of the row is changed."""
-
-    # Jobs. With each go two moments: when its fires must next be decided, when its calendar be expanded.
-
-    @abstractmethod
-    def job(self, id: str) -> JobRecord | None: ...
-
-    @abstractmethod
-    def job_ids(self, page: JobPage) -> list[str]:
+    def ids(self, page: JobPage) -> list[str]:
         """Removed ones as well."""
 
     @abstractmethod
-    def every_job(self, target: str | None = None) -> Iterable[JobRecord]: ...
+    def every(self, target: str | None = None) -> Iterable[JobRecord]: ...
 
     @abstractmethod
-    def put_job_row(self, record: JobRecord, look_at: datetime | None, plan_at: datetime | None) -> None: ...
+    def busy(self) -> Iterable[JobRecord]:
+        """At least those with a fire that runs, or waits to be run again."""
 
     @abstractmethod
-    def due_looks(self, now: datetime, replica: ReplicaRecord, leads: bool, limit: int) -> list[str]:
-        """Jobs to decide whose task this replica knows, the longest due first; `leads`: leader-only ones
-        as well."""
+    def put(self, record: JobRecord, decide_at: datetime | None, plan_at: datetime | None) -> None: ...
 
     @abstractmethod
-    def soonest_look(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
+    def due(self, now: datetime, replica: ReplicaRecord, leads: bool, limit: int) -> list[str]:
+        """Jobs to decide whose task this replica knows, the longest due first; `leads`: leader-only ones as well."""
+
+    @abstractmethod
+    def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
         """When the next of them is to be decided. Without a replica: of any job."""
 
     @abstractmethod
@@ -148,41 +87,62 @@ class Rows(ABC):
     def note(self, event: JobEvent) -> None: ...
 
     @abstractmethod
-    def events_of(self, job_id: str) -> Sequence[JobEvent]: ...
+    def events(self, job_id: str) -> Sequence[JobEvent]: ...
 
     @abstractmethod
     def events_since(self, since: datetime) -> Iterable[JobEvent]:
         """Of all jobs: those from then on, and perhaps earlier ones. Of more than `MOST_EVENTS` the latest."""
 
-    # Targets. There is one for every task a job refers to.
+    @abstractmethod
+    def aside(self, job_id: str) -> Unreadable | None:
+        """Why this job is set aside, as far as its rows have been asked for."""
 
     @abstractmethod
-    def target(self, name: str) -> TargetRecord: ...
+    def unread(self) -> Sequence[str]:
+        """All jobs whose row cannot be read."""
 
     @abstractmethod
-    def unknown_targets(self) -> Sequence[TargetRecord]:
+    def salvage(self, id: str) -> Mapping[str, Any]:
+        """Those of `target`, `token` and `decided_through` that can be read of a job that cannot."""
+
+    @abstractmethod
+    def decide_soon(self, job_id: str, when: datetime) -> None:
+        """The fires of a job whose row cannot be read must be decided, from then on, by the first replica that can
+        read it. Nothing else of the row is changed."""
+
+
+class Targets(ABC):
+    """There is one for every task a job refers to."""
+
+    @abstractmethod
+    def get(self, name: str) -> TargetRecord: ...
+
+    @abstractmethod
+    def put(self, target: TargetRecord) -> None: ...
+
+    @abstractmethod
+    def unknown(self) -> Sequence[TargetRecord]:
         """Those that no replica knows."""
 
     @abstractmethod
     def knowing(self, target: str) -> frozenset[str]:
         """The replicas that know this task."""
 
-    @abstractmethod
-    def put_target(self, target: TargetRecord) -> None: ...
 
-    # Fires. Lists are in the order of due time, then key.
-
-    @abstractmethod
-    def fire(self, key: str) -> FireRecord | None: ...
+class Fires(ABC):
+    """Lists are in the order of due time, then key."""
 
     @abstractmethod
-    def put_fire(self, fire: FireRecord) -> None: ...
+    def get(self, key: str) -> FireRecord | None: ...
 
     @abstractmethod
-    def drop_fire(self, fire: FireRecord) -> None: ...
+    def put(self, fire: FireRecord) -> None: ...
 
     @abstractmethod
-    def due_fires(self, job_id: str, now: datetime) -> list[FireRecord]:
+    def drop(self, fire: FireRecord) -> None: ...
+
+    @abstractmethod
+    def due(self, job_id: str, now: datetime) -> list[FireRecord]:
         """Pending and queued ones that have fallen due."""
 
     @abstractmethod
@@ -194,33 +154,63 @@ class Rows(ABC):
         """Drop planned fires that have not fallen due."""
 
     @abstractmethod
-    def active_fires(self, job_id: str) -> list[FireRecord]:
+    def active(self, job_id: str) -> list[FireRecord]:
         """Running and waiting."""
 
     @abstractmethod
     def running_of(self, replica: str) -> list[FireRecord]: ...
 
     @abstractmethod
-    def select_fires(self, query: FireQuery) -> list[FireRecord]:
+    def find(self, query: FireQuery) -> list[FireRecord]:
         """Newest first."""
 
     @abstractmethod
-    def prune_before(self, before: datetime) -> int:
-        """Drop final fires, and job events no longer needed to say what was due after `before`."""
-
-    # Replicas and the lease.
+    def is_broken(self, key: str) -> bool:
+        """Whether there is a row of this fire that cannot be read; after it was asked for."""
 
     @abstractmethod
-    def replica(self, id: str) -> ReplicaRecord | None: ...
+    def broken_live(self, job_id: str, now: datetime) -> Sequence[FireRecord]:
+        """In place of the live fires of a job that cannot be read: what is known of each, as a pending one. `now`:
+        its due time, if that is not known."""
 
     @abstractmethod
-    def every_replica(self) -> list[ReplicaRecord]: ...
+    def holds_broken(self, replica: str) -> bool:
+        """Whether a row that cannot be read is a run of this replica; after its runs were asked for."""
+
+
+class Replicas(ABC):
+    @abstractmethod
+    def get(self, id: str) -> ReplicaRecord | None: ...
 
     @abstractmethod
-    def put_replica(self, replica: ReplicaRecord) -> None: ...
+    def every(self) -> list[ReplicaRecord]: ...
 
     @abstractmethod
-    def drop_replica(self, id: str) -> None: ...
+    def put(self, replica: ReplicaRecord) -> None: ...
+
+    @abstractmethod
+    def drop(self, id: str) -> None: ...
+
+    @abstractmethod
+    def broken(self) -> Sequence[ReplicaRecord]:
+        """In place of presences that cannot be read: what is known of each. Without what they know, if that cannot be
+        read either."""
+
+
+class Rows(ABC):
+    jobs: Jobs
+    targets: Targets
+    fires: Fires
+    replicas: Replicas
+
+    notify = False
+    """Set when a step made work due earlier than other replicas expect; they must be notified."""
+    remembers_empty_claims = True
+    """Whether a claim that found nothing is written down. A message that can be delayed, and so arrive twice,
+    makes that necessary; where there is no network it would only cost a commit."""
+    may_lose_writes = True
+    """Whether the store may forget what it has acknowledged."""
+    orphaned_after = ORPHANED_AFTER
 
     @property
     @abstractmethod
@@ -229,3 +219,39 @@ class Rows(ABC):
     @leader.setter
     @abstractmethod
     def leader(self, lease: Lease) -> None: ...
+
+    @abstractmethod
+    def prune_before(self, before: datetime) -> int:
+        """Drop final fires, and job events no longer needed to say what was due after `before`; how many fires."""
+
+    def preload(
+        self,
+        now: datetime,
+        jobs: Sequence[str] = (),
+        fires: Sequence[str] = (),
+        targets: Sequence[str] = (),
+        records: Sequence[str] = (),
+        events: Sequence[str] = (),
+    ) -> None:
+        """The jobs with these ids, those of the fires with these keys, and their targets, are about to be asked for;
+        `targets`, which may be new; the `events` of these jobs. `records`: of these jobs nothing else, no fires and no
+        target."""
+        return
+
+    # The fast path. A store that has one claims and ends the fires it covers in bulk; the outcome is the same as if
+    # each were decided on the general path.
+
+    def fast_due(self, now: datetime, job_ids: Sequence[str]) -> Mapping[str, Fast]:
+        """Those of the jobs that it covers."""
+        return {}
+
+    def put_fast_claims(self, claims: Sequence[Fast]) -> None:
+        """With the job and the fire as they are when claimed."""
+        raise NotImplementedError
+
+    def fast_running(self, now: datetime, keys: Sequence[str]) -> Mapping[str, FireRecord]:
+        """Those of the fires that run, and whose end changes nothing for their job."""
+        return {}
+
+    def put_fast_ends(self, fires: Sequence[FireRecord]) -> None:
+        raise NotImplementedError

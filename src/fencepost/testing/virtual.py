@@ -164,8 +164,8 @@ class VirtualTime:
     def _id(self, job: Job) -> str:
         """A name with a typo would otherwise be a job that never ran."""
         id = self.scheduler._id_of(job)
-        if id not in self.store.state.jobs_by_id:
-            raise UsageError(f"there is no job {id!r} here{did_you_mean(id, self.store.state.jobs_by_id)}")
+        if id not in self.store.state.jobs.rows:
+            raise UsageError(f"there is no job {id!r} here{did_you_mean(id, self.store.state.jobs.rows)}")
         return id
 
     def _otherwise(self, job: Job, what: str) -> AssertionError:

@@ -117,13 +117,13 @@ class Books:
     def waits_for_the_clock(self, job_id: str, now: datetime) -> bool:
         """Where the store's clock has stepped back, what was late then and waited for the planner is looked at when
         its calendar is planned on, or when the clock has caught up."""
-        look = self.state.look_at(job_id)
+        look = self.state.decide_at(job_id)
         return self.stepped_back and (look is None or look > now)
 
     def due(self, job_id: str, after: datetime | None, until: datetime) -> list[datetime]:
         """From the definitions, by the store's time at which each took effect. One holds until its successor does,
         which is later than the change where the store's clock had stepped back: fires up to then were decided."""
-        defined = [e for e in self.state.events[job_id] if e.kind in ("defined", "removed")]
+        defined = [e for e in self.state.jobs.events_by_job[job_id] if e.kind in ("defined", "removed")]
         due: list[datetime] = []
         for event, successor in zip(defined, [*defined[1:], None], strict=True):
             if event.trigger is not None:

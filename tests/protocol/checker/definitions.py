@@ -88,11 +88,11 @@ class Definitions(Judge):
             self._declared[id] = frozenset()
         self._note_source(put, changes or id in self._removed)
         if (
-            put.by in self.books.state.replicas
+            put.by in self.books.state.replicas.rows
         ):  # not one that was taken for dead, and has not joined again yet
             self._declared[id] |= {put.by}
         if put.chosen:  # for all of the application, whether they have read it or not
-            replicas = self.books.state.replicas.values()
+            replicas = self.books.state.replicas.rows.values()
             self._declared[id] |= {each.id for each in replicas if put.job.target in each.targets}
         self._removed -= {id}
         self._targets[id] = put.job.target
@@ -143,7 +143,7 @@ class Definitions(Judge):
     def finish(self, until: datetime) -> None:
         """Nobody is left of where a job was defined: then it is of where all that know it have it from, unless all of
         them are of an older revision."""
-        for id, record in self.books.state.jobs_by_id.items():
+        for id, record in self.books.state.jobs.rows.items():
             at_work = self._at_work(record.job.target)
             homes = {self._homes.get((id, each)) for each in at_work}
             if record.removed_at or record.source == "api" or record.origin is None or len(homes) != 1:
@@ -162,11 +162,11 @@ class Definitions(Judge):
 
     def _live(self) -> set[str]:
         steady = self.books.moment().steady
-        return {each.id for each in self.books.state.replicas.values() if each.expires > steady}
+        return {each.id for each in self.books.state.replicas.rows.values() if each.expires > steady}
 
     def _at_work(self, target: str) -> set[str]:
         """Live replicas that know this task and are not about to leave."""
-        replicas = self.books.state.replicas
+        replicas = self.books.state.replicas.rows
         return {
             each
             for each in self._live()

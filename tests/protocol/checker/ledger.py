@@ -40,11 +40,11 @@ class Ledger(Judge):
 
     def finish(self, until: datetime) -> None:
         state = self.books.state
-        known = {"any": {name for replica in state.replicas.values() for name in replica.targets}}
-        known["leader"] = set(state.replicas[state.leader.holder or ""].targets)
-        for record in list(state.jobs_by_id.values()):
+        known = {"any": {name for replica in state.replicas.rows.values() for name in replica.targets}}
+        known["leader"] = set(state.replicas.rows[state.leader.holder or ""].targets)
+        for record in list(state.jobs.rows.values()):
             self._calendar_kept(record.id, until)
-        for fire in state.fires.values():
+        for fire in state.fires.rows.values():
             record = self.books.job(fire.job_id)
             to_come = fire.due_at > until or (fire.not_before is not None and fire.not_before > until)
             # What nobody can run waits for somebody who can (see `tasks`).
@@ -63,13 +63,17 @@ class Ledger(Judge):
     def _calendar_kept(self, job_id: str, until: datetime) -> None:
         """Every fire of the calendars in force is in the ledger once (S8), and nothing else is (S3)."""
         rows = sorted(
-            (fire for fire in self.books.state.fires.values() if fire.job_id == job_id and fire.scheduled),
+            (
+                fire
+                for fire in self.books.state.fires.rows.values()
+                if fire.job_id == job_id and fire.scheduled
+            ),
             key=lambda fire: fire.due_at,
         )
         # Declared when later fires had been decided: on record, but in no calendar (see `listed`).
         in_calendar = frozenset(self.books.due(job_id, None, until))
         rows = [row for row in rows if row.reason != Reason.PAST or row.due_at in in_calendar]
-        if self.books.state.target(self.books.job(job_id).job.target).orphaned:
+        if self.books.state.targets.get(self.books.job(job_id).job.target).orphaned:
             # What nobody knows how to run is not planned, until somebody does again.
             until = min(until, rows[-1].last_due) if rows else EARLIEST
         due = self.books.due(job_id, None, until)

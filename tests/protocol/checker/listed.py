@@ -81,10 +81,10 @@ class Listed(Judge):
 
     def finish(self, until: datetime) -> None:
         state = self.books.state
-        rows = [fire for fire in state.fires.values() if fire.scheduled]
+        rows = [fire for fire in state.fires.rows.values() if fire.scheduled]
         for job_id, moment in sorted(self._late):
-            record = state.jobs_by_id.get(job_id)
-            if record is None or state.target(record.job.target).orphaned:
+            record = state.jobs.rows.get(job_id)
+            if record is None or state.targets.get(record.job.target).orphaned:
                 continue
             if not any(fire.job_id == job_id and fire.due_at <= moment <= fire.last_due for fire in rows):
                 self.books.violation("P-listed", f"{job_id} was declared for {moment}, which is in no row")

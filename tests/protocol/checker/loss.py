@@ -88,7 +88,7 @@ class Loss(Judge):
 
     def _update_claims(self, step: Step) -> None:
         settled = self.books.state.leader.era.standing == "settled"
-        if settled and any(step.reply.accepted) and step.replica in self.books.state.replicas:
+        if settled and any(step.reply.accepted) and step.replica in self.books.state.replicas.rows:
             self._counted.add(step.number)
 
     def _count(self, step: Step, number: int) -> None:
@@ -120,7 +120,7 @@ class Loss(Judge):
         request, era = step.args[0], self.books.state.leader.era
         if (request.incarnation, request.server) != (era.incarnation, era.server):
             return
-        if step.replica in self.books.state.replicas:
+        if step.replica in self.books.state.replicas.rows:
             self._count(step, request.number)
         if self._in_doubt and era.standing == "settled":
             learned = self._learned.get((step.replica, era.incarnation, era.server))
@@ -144,7 +144,7 @@ class Loss(Judge):
 
     def _may_be_repeated(self, key: str) -> bool:
         state, job_id = self.books.state, job_of(key)
-        is_known = job_id in state.jobs_by_id or ("job", job_id) in state.broken
+        is_known = job_id in state.jobs.rows or ("job", job_id) in state.broken.rows
         return not is_known or self.books.job(job_id).job.after_crash == "rerun"
 
     def _conclude(self) -> None:

@@ -28,7 +28,7 @@ class Outcomes(Judge):
         if not after.attempt or after.started_at is None:
             return
         id = after.job_id
-        if id not in self.books.state.jobs_by_id:
+        if id not in self.books.state.jobs.rows:
             return  # its row cannot be read: the ledger has the run, the job's record has not
         self._last[id] = after.key
         if after.state is State.SUCCEEDED:
@@ -41,7 +41,7 @@ class Outcomes(Judge):
         super().step(step)
         touched, self._touched = self._touched, set()
         for id in touched:
-            record = self.books.state.jobs_by_id[id]
+            record = self.books.state.jobs.rows[id]
             told = (record.last_run and record.last_run.key, record.last_success_at, record.failures_in_a_row)
             seen = (self._last[id], self._success.get(id), self._failures[id])
             if told != seen:

@@ -116,7 +116,7 @@ class Policies(Judge):
             if job.misfire != "skip" or since - fire.due_at <= job.misfire_after:
                 self._wrong("misfire", fire, "is missed without being late")
         elif fire.reason == Reason.CATCH_UP_LIMIT:
-            if any(each.count > 1 for each in self.books.state.due_fires(fire.job_id, now)) or fire.count > 1:
+            if any(each.count > 1 for each in self.books.state.fires.due(fire.job_id, now)) or fire.count > 1:
                 return  # planned as a stretch when there was more, or because it was taken for lost or paused
             # A backlog stays in stretches, also where the clock steps back after it was planned.
             if (
@@ -152,11 +152,11 @@ class Policies(Judge):
     def _judge_skip(self, fire: FireRecord) -> None:
         """Only because of runs that are there, and none of them may be dead."""
         state, steady = self.books.state, self.books.moment().steady
-        active = state.active_fires(fire.job_id)
+        active = state.fires.active(fire.job_id)
         if len(active) < at_once(self.books.job(fire.job_id).job):
             self._wrong("overlap", fire, "is skipped, but there is room for it")
         for other in active:
-            presence = state.replicas.get(other.replica or "")
+            presence = state.replicas.rows.get(other.replica or "")
             overdue = presence is None or presence.expires <= steady
             if other.state is State.RUNNING and overdue and other.key not in self._claimed_now:
                 self._wrong("overlap", fire, f"is skipped because of {other.key}, whose replica may be dead")
@@ -217,10 +217,10 @@ class Policies(Judge):
         """Rows, of one fire or several, that no misfire policy has closed. Among them what was skipped in a pause that
         was resumed at an earlier time than theirs, where the clock was set back: by the books no pause covers that any
         more, but it was decided, so it is not the latest of what is left."""
-        rows = [row for row in self.books.state.fires.values() if row.job_id == job_id]
+        rows = [row for row in self.books.state.fires.rows.values() if row.job_id == job_id]
         apart = (Reason.PAST, Reason.PAUSED) if self.books.stepped_back else (Reason.PAST,)
         return [row for row in rows if row.state is State.CANCELLED or row.reason in apart]
 
     def _queue(self, job_id: str) -> int:
-        due = self.books.state.due_fires(job_id, self.books.moment().wall)
+        due = self.books.state.fires.due(job_id, self.books.moment().wall)
         return sum(1 for each in due if each.state is State.QUEUED and each.scheduled)

@@ -33,7 +33,7 @@ class Presence(Judge):
 
     def _claim_fires(self, step: Step) -> None:
         request, lease = step.args[0], self.books.state.leader
-        known = step.replica in self.books.state.replicas  # and its row can be read
+        known = step.replica in self.books.state.replicas.rows  # and its row can be read
         if known and (request.incarnation, request.server) == (lease.era.incarnation, lease.era.server):
             self._heard(step, request.number)
         if (lease.holder, lease.term) == (request.replica, request.term):

@@ -31,7 +31,7 @@ class Sink(Judge):
 
     def finish(self, until: datetime) -> None:
         forgotten = {token for _, token in self.books.forgotten}
-        for fire in self.books.state.fires.values():
+        for fire in self.books.state.fires.rows.values():
             # A run that the store has forgotten may have been here, with the token that comes next.
             refused = fire.key not in self._accepted and self._refused_by.get(fire.key) not in forgotten
             if fire.state is State.SUCCEEDED and refused:

@@ -36,7 +36,7 @@ class Tasks(Judge):
 
     def _heartbeat(self, step: Step) -> None:
         if step.reply.known:
-            for target in self.books.state.replicas[step.replica].targets:
+            for target in self.books.state.replicas.rows[step.replica].targets:
                 self._unknown.pop(target, None)
                 self._orphaned.discard(target)
 
@@ -44,14 +44,14 @@ class Tasks(Judge):
         if step.reply is None:
             return
         state, now = self.books.state, self.books.moment().wall
-        known = {name for replica in state.replicas.values() for name in replica.targets}
-        for target in state.targets.keys() - known:  # also those that only a later definition refers to
+        known = {name for replica in state.replicas.rows.values() for name in replica.targets}
+        for target in state.targets.rows.keys() - known:  # also those that only a later definition refers to
             if now - self._unknown.setdefault(target, now) >= self.books.state.orphaned_after:
                 self._orphaned.add(target)
                 self._were_orphaned.add(target)
 
     def finish(self, until: datetime) -> None:
-        for fire in self.books.state.fires.values():
+        for fire in self.books.state.fires.rows.values():
             target = self.books.job(fire.job_id).job.target
             due = fire.scheduled and fire.due_at <= until and not fire.state.final
             if due and target in self._orphaned:

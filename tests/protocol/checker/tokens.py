@@ -126,7 +126,7 @@ class Tokens(Judge):
 
     def _leave(self, step: Step) -> None:
         for attempt in self._over:
-            given_back = self.books.state.fires[attempt[0]].attempts[-1].outcome == "given back"
+            given_back = self.books.state.fires.rows[attempt[0]].attempts[-1].outcome == "given back"
             if given_back and attempt in self.books.bodies:
                 self.books.violation(
                     "S1", f"{attempt[0]}: its replica left, and gave back what it had started"
@@ -162,7 +162,7 @@ class Tokens(Judge):
 
     def restored(self, snapshot: dict[str, object]) -> None:
         """Claims the store has lost stay in the books as forgotten; those it has again are current."""
-        rows = self.books.state.fires
+        rows = self.books.state.fires.rows
         for key, token in (*self.books.bodies, *self.books.current.items()):
             row = rows.get(key)
             if row is None or row.token < token:

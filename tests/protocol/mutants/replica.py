@@ -12,7 +12,7 @@ HEART = "fencepost.replica.heartbeat"
 REPLICA_MODULE = "fencepost.replica.replica"
 RETRY = "fencepost.model.retry"
 SETTLER = "fencepost.replica.settler"
-TESTIMONY = "fencepost.replica.testimony"
+DATA_LOSS_DETECTOR = "fencepost.replica.data_loss"
 WORKER = "fencepost.replica.worker"
 
 REPLICA: tuple[Mutant, ...] = (
@@ -40,7 +40,7 @@ REPLICA: tuple[Mutant, ...] = (
     ),
     mutant(
         "unknown_claims_are_kept",
-        "a claim in the answer to a beat that no run knows is given back",
+        "a claim in the reply to a heartbeat that no run knows is given back",
         RUNS,
         "if claim.key not in self._by_key and claim.claim_no <= concluded",
         "if False",
@@ -54,21 +54,21 @@ REPLICA: tuple[Mutant, ...] = (
     ),
     mutant(
         "an_earlier_run_goes_on",
-        "a run whose fire this replica has claimed again is told, and ends",
+        "a run whose fire this replica has claimed again is fenced",
         RUNS,
         "                outdated.fence()",
         "                pass",
     ),
     mutant(
         "fenced_runs_go_on",
-        "a run whose token is gone is told, and ends",
+        "a run whose token is gone is fenced",
         RUNS,
         "                    run.fence()\n",
         "                    pass\n",
     ),
     mutant(
         "cancel_not_told",
-        "a run that is to be cancelled is told with the next beat",
+        "a request to cancel reaches the run with the next heartbeat",
         RUNS,
         'run.cancel("requested")',
         "pass",
@@ -114,7 +114,7 @@ REPLICA: tuple[Mutant, ...] = (
     mutant(
         "claims_in_doubt",
         "nothing is claimed for 0.7 TTL after the server restarted",
-        TESTIMONY,
+        DATA_LOSS_DETECTOR,
         "return max(0.0, self._claims_from - steady)",
         "return 0.0",
     ),
@@ -146,7 +146,7 @@ REPLICA: tuple[Mutant, ...] = (
         "nothing_was_seen",
         "a beat tells what the replica was told",
         HEART,
-        "            seen=replica.testimony.seen,\n",
+        "            seen=replica.data_loss.seen,\n",
         "",
     ),
 )

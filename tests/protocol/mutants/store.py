@@ -4,46 +4,53 @@ from __future__ import annotations
 
 from tests.protocol.mutants.mutant import Edit, Mutant, mutant
 
-CALENDARS = "fencepost.store.calendars"
-DECIDE = "fencepost.store.decide"
-DEFINITIONS = "fencepost.store.definitions"
-LEDGER = "fencepost.store.ledger"
-JOBS = "fencepost.model.jobs"
-OPERATIONS = "fencepost.store.operations"
+CALENDARS = "fencepost.store.rules.calendars"
+CLAIMS = "fencepost.store.rules.claims"
+DATA_LOSS = "fencepost.store.rules.data_loss"
+DECIDE = "fencepost.store.rules.decide"
+DEFINITIONS = "fencepost.store.rules.definitions"
+FIRES = "fencepost.store.rules.fires"
+JOBS = "fencepost.store.rules.jobs"
+LEADERSHIP = "fencepost.store.rules.leadership"
+LEDGER = "fencepost.store.rules.ledger"
+PLANNING = "fencepost.store.rules.planning"
+PRESENCE = "fencepost.store.rules.presence"
+TABLES = "fencepost.store.tables"
+TARGETS = "fencepost.store.rules.targets"
+UPDATES = "fencepost.store.rules.updates"
+MODEL_JOBS = "fencepost.model.jobs"
 REPLICAS = "fencepost.model.replicas"
-RULES = "fencepost.store.rules"
-STATE = "fencepost.store.state"
 
-PRESENCE = (
+OF_PRESENCE = (
     mutant(
         "no_term_check",
         "a leader's step needs the current term",
-        OPERATIONS,
-        "return term is not None and self.leader.holder == replica and self.leader.term == term",
+        LEADERSHIP,
+        "return term is not None and rows.leader.holder == replica and rows.leader.term == term",
         "return term is not None",
     ),
     mutant(
         "leader_only_jobs_for_all",
         'execute_on="leader" needs leadership',
-        STATE,
+        TABLES,
         'and (leads or job.execute_on == "any")',
         "",
     ),
     mutant(
         "unknown_tasks_are_claimed",
         "a replica claims only the tasks it knows",
-        STATE,
+        TABLES,
         "return job.target in known and (",
         "return (",
     ),
     mutant(
         "expiry_by_the_store_clock_alone",
         "expiry needs a second witness: no renewal was seen",
-        RULES,
+        PRESENCE,
         "    if suspect.renewals != replica.renewals:\n        return False\n",
         "",
         Edit(
-            RULES,
+            PRESENCE,
             "return suspect.seconds >= OBSERVED * (replica.heartbeat if expired else replica.ttl)",
             "return expired",
         ),
@@ -51,45 +58,45 @@ PRESENCE = (
     mutant(
         "expiry_by_observation_alone",
         "expiry needs a second witness: the store's clock",
-        RULES,
+        PRESENCE,
         "return suspect.seconds >= OBSERVED * (replica.heartbeat if expired else replica.ttl)",
         "return suspect.seconds >= OBSERVED * replica.heartbeat",
     ),
 )
 
-CLAIMS = (
+OF_CLAIMS = (
     mutant(
         "no_token_check",
         "only the current token may report, settle or give back",
-        OPERATIONS,
+        UPDATES,
         "if fire is None or fire.token != update.token:",
         "if fire is None:",
     ),
     mutant(
         "final_states_change",
         "only a running fire can be settled; final states never change",
-        OPERATIONS,
-        "        if fire.state is not State.RUNNING:\n            return False\n",
+        UPDATES,
+        "    if fire.state is not State.RUNNING:\n        return False\n",
         "",
     ),
     mutant(
         "token_reused",
         "every claim has a higher token, also of a fire claimed before",
-        OPERATIONS,
-        "token = max(record.token, self.leader.era.first_token) + 1",
-        "token = fire.token or max(record.token, self.leader.era.first_token) + 1",
+        CLAIMS,
+        "token = max(record.token, rows.leader.era.first_token) + 1",
+        "token = fire.token or max(record.token, rows.leader.era.first_token) + 1",
     ),
     mutant(
         "tombstone_forgets_the_token",
         "a job's last token outlives its removal",
-        CALENDARS,
-        "            declared_by=(),\n",
-        "            declared_by=(),\n            token=0,\n",
+        JOBS,
+        "        declared_by=(),\n",
+        "        declared_by=(),\n        token=0,\n",
     ),
     mutant(
         "giving_back_counts",
         "what was given back does not count as an attempt",
-        OPERATIONS,
+        UPDATES,
         "attempt=fire.attempt - 1)",
         "attempt=fire.attempt)",
     ),
@@ -103,21 +110,21 @@ CLAIMS = (
     mutant(
         "crash_repeats_everything",
         "a run cut off is repeated only if its job says so",
-        OPERATIONS,
+        LEDGER,
         'if job.after_crash == "rerun" and fire.crashes < job.crash_attempts',
         "if fire.crashes < job.crash_attempts",
     ),
     mutant(
         "crashes_unbounded",
         "a fire is run again after a crash at most crash_attempts times",
-        OPERATIONS,
+        LEDGER,
         "and fire.crashes < job.crash_attempts and",
         "and",
     ),
     mutant(
         "declared_dead_whatever_the_token",
         "who declares a replica dead ends the run they have seen, not a later one",
-        OPERATIONS,
+        FIRES,
         "if fire.state is not State.RUNNING or fire.token != token:",
         "if fire.state is not State.RUNNING:",
     ),
@@ -131,14 +138,14 @@ CLAIMS = (
     mutant(
         "cancel_not_noted",
         "a cancel of a running fire is kept for its replica",
-        OPERATIONS,
-        "self.put_fire(changed(fire, cancel_requested=True))",
+        FIRES,
+        "rows.fires.put(changed(fire, cancel_requested=True))",
         "pass",
     ),
     mutant(
         "manual_key_reused",
         "a manual fire is added once under its name",
-        OPERATIONS,
+        FIRES,
         "if existing is not None:",
         "if existing is not None and not existing.state.final:",
     ),
@@ -149,8 +156,8 @@ DECISIONS = (
         "past_moments_vanish",
         "every moment of an `at` has a row, also one that has passed when it is declared",
         CALENDARS,
-        "            start = moment - datetime.resolution",
-        "            break",
+        "        start = moment - datetime.resolution",
+        "        break",
     ),
     mutant(
         "past_moments_run",
@@ -169,7 +176,7 @@ DECISIONS = (
     mutant(
         "no_overlap_rule",
         "at most so many runs of a job at once",
-        JOBS,
+        MODEL_JOBS,
         'return self.limit if self.kind == "allow" else 1',
         "return 1000",
     ),
@@ -225,14 +232,14 @@ DECISIONS = (
     mutant(
         "pause_ahead_cannot_be_ended",
         "a resume ends every pause, also where the clock stepped back",
-        CALENDARS,
+        JOBS,
         "if record.pause_lasting(at.wall) is None:",
         "if not record.paused_at(at.wall):",
     ),
     mutant(
         "a_second_pause_loses_the_end",
         "a pause of a paused job keeps the end it does not name",
-        CALENDARS,
+        JOBS,
         "until, note = until or lasting.until, note or lasting.note",
         "until, note = until, note or lasting.note",
     ),
@@ -277,7 +284,7 @@ CALENDAR = (
     mutant(
         "plan_without_compare",
         "a plan is written only if version, cursor and end still stand",
-        CALENDARS,
+        PLANNING,
         "if (head.version, head.cursor, head.until) != (plan.version, plan.cursor, plan.until):",
         "if head.version != plan.version:",
     ),
@@ -285,49 +292,49 @@ CALENDAR = (
         "no_withdrawal_on_a_changed_trigger",
         "planned rows that are not due go when the trigger changes",
         CALENDARS,
-        "        self.withdraw_planned(record.id, since)\n        version",
-        "        version",
+        "    rows.fires.withdraw_planned(record.id, since)\n    version",
+        "    version",
     ),
     mutant(
         "new_calendar_repeats_the_decided",
         "a new calendar begins after the last fire decided",
         CALENDARS,
-        "        since = later(record, at.wall)\n        if not record.version:",
-        "        since = at.wall\n        if not record.version:",
+        "    since = later(record, at.wall)\n    if not record.version:",
+        "    since = at.wall\n    if not record.version:",
     ),
     mutant(
         "old_calendar_owes_nothing",
         "what an old calendar still owes is planned first",
         CALENDARS,
-        "segments = self._ended(record.segments, since)",
+        "segments = ended(rows, record.segments, since)",
         "segments = ()",
     ),
     mutant(
         "queueing_is_no_decision",
         "a fire that was admitted to the queue is not planned again",
-        OPERATIONS,
-        "            record = changed(record, decided_through=later(record, fire.due_at))\n",
+        CLAIMS,
+        "        record = changed(record, decided_through=later(record, fire.due_at))\n",
         "",
     ),
     mutant(
         "orphans_stay_planned",
         "what is planned ahead goes when nobody knows the task any more",
-        CALENDARS,
-        "        self.withdraw_planned(record.id, since)\n        for fire",
-        "        for fire",
+        TARGETS,
+        "    rows.fires.withdraw_planned(record.id, since)\n    for fire",
+        "    for fire",
     ),
     mutant(
         "orphaned_at_once",
         "a task must be unknown for an hour before its fires are missed",
-        CALENDARS,
-        "at.wall - target.unknown_since >= self.orphaned_after:",
-        "at.wall - target.unknown_since >= self.orphaned_after / 10:",
+        TARGETS,
+        "at.wall - target.unknown_since >= rows.orphaned_after:",
+        "at.wall - target.unknown_since >= rows.orphaned_after / 10:",
     ),
     mutant(
         "never_orphaned",
         "what nobody has known for an hour is missed",
-        CALENDARS,
-        "elif not target.orphaned and at.wall - target.unknown_since >= self.orphaned_after:",
+        TARGETS,
+        "elif not target.orphaned and at.wall - target.unknown_since >= rows.orphaned_after:",
         "elif False:",
     ),
     mutant(
@@ -361,7 +368,7 @@ CALENDAR = (
     mutant(
         "another_version_removed",
         "what was read of a job is changed only if its trigger is still that one",
-        CALENDARS,
+        JOBS,
         "if record is None or record.removed_at or change.version not in (None, record.version):",
         "if record is None or record.removed_at:",
     ),
@@ -389,8 +396,8 @@ CALENDAR = (
     mutant(
         "removed_while_declared",
         "a job is not taken for abandoned while a live replica knows its task",
-        CALENDARS,
-        'if change.if_undeclared and (record.source != "code" or self._is_declared(at, record)):',
+        JOBS,
+        'if change.if_undeclared and (record.source != "code" or _is_declared(rows, at, record)):',
         "if False:",
     ),
 )
@@ -399,7 +406,7 @@ OUTCOMES = (
     mutant(
         "failures_are_not_forgotten",
         "a success ends a row of failures",
-        JOBS,
+        MODEL_JOBS,
         "failures = 0 if run.succeeded_at else self.failures_in_a_row + run.is_failure",
         "failures = self.failures_in_a_row + run.is_failure",
     ),
@@ -407,8 +414,8 @@ OUTCOMES = (
         "a_lost_run_is_not_the_last",
         "a run that was cut off is on the job's record",
         LEDGER,
-        "self._keep(at, record.after_run(fire) if fire.state.final else record)",
-        "self._keep(at, record)",
+        "keep(rows, at, record.after_run(fire) if fire.state.final else record)",
+        "keep(rows, at, record)",
     ),
 )
 
@@ -416,47 +423,47 @@ UNREADABLE = (
     mutant(
         "unreadable_jobs_are_claimed",
         "a job of which a live fire cannot be read is set aside as a whole",
-        STATE,
-        "return not self.broken or (job_id in self.jobs_by_id and not self.aside(job_id))",
-        "return job_id in self.jobs_by_id",
-        Edit(OPERATIONS, "            if self.aside(job_id):\n                continue\n", ""),
+        TABLES,
+        "return not self._broken or (job_id in self.rows and not self.aside(job_id))",
+        "return job_id in self.rows",
+        Edit(CLAIMS, "        if rows.jobs.aside(job_id):\n            continue\n", ""),
     ),
     mutant(
         "unreadable_definitions_are_replaced",
         "a definition that cannot be read is not overwritten",
-        CALENDARS,
-        "        if self.aside(job.id):\n",
-        "        if False:\n",
+        JOBS,
+        "    if rows.jobs.aside(job.id):\n",
+        "    if False:\n",
     ),
     mutant(
         "kept_values_are_dropped",
         "what a run keeps is written with its outcome, or neither is",
-        OPERATIONS,
-        "            if self.job(fire.job_id) is None:\n                self._refuse_aside",
-        "            if False:\n                self._refuse_aside",
+        UPDATES,
+        "        if rows.jobs.get(fire.job_id) is None:\n            refuse_aside",
+        "        if False:\n            refuse_aside",
     ),
     mutant(
         "unreadable_retries_run_again",
         "what waited when data was lost may have run, also if it could not be read just then",
-        OPERATIONS,
-        "        record = self._without_lost(at, record)\n",
+        CLAIMS,
+        "    record = _without_lost(rows, at, record)\n",
         "",
     ),
 )
 
-DATA_LOSS = (
+OF_DATA_LOSS = (
     mutant(
         "loss_not_noticed",
         "who was told more than the store knows proves a loss",
-        RULES,
+        DATA_LOSS,
         "    present = (seen.incarnation, seen.server) == (era.incarnation, era.server)\n",
         "    return False\n",
     ),
     mutant(
         "settling_is_not_counted",
         "updates count among the steps that can be missed",
-        OPERATIONS,
-        "if self.may_lose_writes and any(accepted) and",
+        UPDATES,
+        "if rows.may_lose_writes and any(accepted) and",
         "if False and",
     ),
     mutant(
@@ -469,7 +476,7 @@ DATA_LOSS = (
     mutant(
         "restarts_with_one_number_look_alike",
         "two starts of a server are told apart, whatever it has forgotten",
-        OPERATIONS,
+        DATA_LOSS,
         'standing="restarted", server=server)',
         'standing="restarted")',
     ),
@@ -483,25 +490,33 @@ DATA_LOSS = (
     mutant(
         "lost_retries_run_again",
         "what waited to be run again when data was lost may have run",
-        OPERATIONS,
-        "                    self._finish(at, fire, State.LOST, Reason.DATA_LOSS)\n",
-        "                    pass\n",
-        Edit(OPERATIONS, "        record = self._without_lost(at, record)\n", ""),
+        DATA_LOSS,
+        "                finish(rows, at, fire, State.LOST, Reason.DATA_LOSS)\n",
+        "                pass\n",
+        Edit(CLAIMS, "    record = _without_lost(rows, at, record)\n", ""),
     ),
     mutant(
         "lost_runs_go_on",
         "a loss ends every run the store knew of",
-        OPERATIONS,
-        "                    self._crash(at, fire, Reason.DATA_LOSS)\n",
-        "                    pass\n",
+        DATA_LOSS,
+        "                crash(rows, at, fire, Reason.DATA_LOSS)\n",
+        "                pass\n",
     ),
     mutant(
         "leaving_in_doubt_gives_back",
         "in doubt nobody can say that what a leaver holds never started",
-        OPERATIONS,
-        'if self.leader.era.standing == "restarted":\n                self._crash',
-        "if False:\n                self._crash",
+        PRESENCE,
+        'if rows.leader.era.standing == "restarted":\n            crash',
+        "if False:\n            crash",
     ),
 )
 
-STORE: tuple[Mutant, ...] = (*PRESENCE, *CLAIMS, *DECISIONS, *CALENDAR, *UNREADABLE, *OUTCOMES, *DATA_LOSS)
+STORE: tuple[Mutant, ...] = (
+    *OF_PRESENCE,
+    *OF_CLAIMS,
+    *DECISIONS,
+    *CALENDAR,
+    *UNREADABLE,
+    *OUTCOMES,
+    *OF_DATA_LOSS,
+)

@@ -41,7 +41,7 @@ class Changes:
     def _change(self) -> None:
         if self._simulation.calm:
             return
-        jobs = self._simulation.store.jobs_by_id
+        jobs = self._simulation.store.jobs.rows
         if jobs:
             record = jobs[self._chance.choice(sorted(jobs))]
             self._simulation.faults.happened["change at run time"] += 1

@@ -282,7 +282,7 @@ class Faults:
 
     def _when_something_waits(self, callback: Callable[[], None], patience: int = 30) -> None:
         """To be run again; or after so many steps without."""
-        fires = self.simulation.store.fires.values()
+        fires = self.simulation.store.fires.rows.values()
         if not patience or any(fire.state is State.WAITING for fire in fires):
             callback()
         else:
@@ -350,7 +350,9 @@ class Faults:
     def cancel(self) -> None:
         """Rather something that runs, or waits to be run again."""
         now = self.simulation.network.moment().wall
-        fires = [f for f in self.simulation.store.fires.values() if not f.state.final and f.due_at <= now]
+        fires = [
+            f for f in self.simulation.store.fires.rows.values() if not f.state.final and f.due_at <= now
+        ]
         active = [fire for fire in fires if fire.state in (State.RUNNING, State.WAITING)]
         if fires:
             key = self.chance.choice(sorted(fire.key for fire in active or fires))
@@ -360,7 +362,7 @@ class Faults:
     def declare_dead(self) -> None:
         """Somebody says that the replica of a run is dead, a while after looking: it may be, or not, or the run may be
         another one by now."""
-        runs = [fire for fire in self.simulation.store.fires.values() if fire.state is State.RUNNING]
+        runs = [fire for fire in self.simulation.store.fires.rows.values() if fire.state is State.RUNNING]
         if runs:
             fire = self.chance.choice(sorted(runs, key=lambda fire: fire.key))
             self._tell("admin", "declares dead", fire.replica, fire.key, fire.token)
@@ -409,7 +411,7 @@ class Faults:
         return self.chance.sample(alive, min(count, len(alive)))
 
     def _some_job(self) -> Sequence[Job]:
-        jobs = self.simulation.store.jobs_by_id
+        jobs = self.simulation.store.jobs.rows
         return [jobs[self.chance.choice(sorted(jobs))].job] if jobs else []
 
 

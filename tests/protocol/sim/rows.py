@@ -23,6 +23,9 @@ LASTS = (0.5, 3.0, 8.0)
 """Seconds, about."""
 BUSY = 0.7
 """How often it is the row of a job that runs, if there is one: its run ends while the row cannot be read."""
+WAITS = 0.5
+"""How often it is a fire that waits to be run again, if there is one. They are rare, and matter most: their job must
+stand still although all else of it can be read."""
 
 
 class Rows:
@@ -43,12 +46,13 @@ class Rows:
         if self._simulation.calm:
             return
         store = self._simulation.store
-        kind = self._chance.choice(["job", "live fire", "ended fire", "replica"])
+        waiting = self._waiting() if self._chance.random() < WAITS else []
+        kind = "live fire" if waiting else self._chance.choice(["job", "ended fire", "replica"])
         keys: dict[str, Iterable[str]] = {
-            "job": self._busy_jobs() or store.jobs_by_id,
-            "live fire": self._waiting(),
-            "ended fire": (key for key, fire in store.fires.items() if fire.state.final),
-            "replica": store.replicas,
+            "job": self._busy_jobs() or store.jobs.rows,
+            "live fire": waiting,
+            "ended fire": (key for key, fire in store.fires.rows.items() if fire.state.final),
+            "replica": store.replicas.rows,
         }
         self._break(kind.rpartition(" ")[2], keys[kind])
         self._later(self._chance.expovariate(self._per_second), self._break_one)
@@ -64,12 +68,12 @@ class Rows:
 
     def _busy_jobs(self) -> set[str]:
         store, often = self._simulation.store, self._chance.random() < BUSY
-        runs = [fire for fire in store.fires.values() if fire.state is State.RUNNING]
-        return {fire.job_id for fire in runs if fire.job_id in store.jobs_by_id} if often else set()
+        runs = [fire for fire in store.fires.rows.values() if fire.state is State.RUNNING]
+        return {fire.job_id for fire in runs if fire.job_id in store.jobs.rows} if often else set()
 
     def _waiting(self) -> list[str]:
         """Not what runs: its replica is told that its claim is gone."""
-        fires = self._simulation.store.fires
+        fires = self._simulation.store.fires.rows
         return [key for key, fire in fires.items() if fire.state is State.WAITING]
 
     def _break(self, kind: str, among: Iterable[str]) -> None:

@@ -86,7 +86,7 @@ class Simulation:
         self.network.on_send = self._sent
         self.network.on_delivery = self._delivered
         self.network.on_refusal = self.checker.refused
-        self.store.on_row = self.checker.row
+        self.store.fires.on_row = self.checker.row
         self.members: dict[str, Member] = {}
         self.faults = Faults(self, random.Random(f"{seed}:faults"))
         self.rows = Rows(self)
@@ -114,7 +114,7 @@ class Simulation:
             self.seed,
             self.checker.violations,
             self.world.now,
-            len(self.store.fires),
+            len(self.store.fires.rows),
             len(self.checker.books.bodies),
             dict(self.faults.happened),
             self._digest.hexdigest(),
@@ -211,26 +211,26 @@ class Simulation:
     def _expect_punctuality(self) -> None:
         """L2: note which fires of the tail have no reason to be late, at the moment they fall due."""
         start = self.network.moment().wall
-        for job_id in sorted(self.store.jobs_by_id):
+        for job_id in sorted(self.store.jobs.rows):
             for due in self.checker.books.due(job_id, start, start + timedelta(seconds=TAIL - 1)):
                 self.world.at(self.world.now + seconds(due - start), partial(self._note_due, job_id, due))
 
     def _note_due(self, job_id: str, due: datetime) -> None:
-        record, key = self.store.jobs_by_id[job_id], fire_key(job_id, due)
+        record, key = self.store.jobs.rows[job_id], fire_key(job_id, due)
         lost_through = self.store.leader.era.lost_through
         decided = any(each is not None and due <= each for each in (record.decided_through, lost_through))
         leads = self.store.leader.holder
         able = [each for each in self.alive() if record.job.execute_on == "any" or each.name == leads]
         known = any(record.job.target in member.release.tasks for member in able)
-        few = len(self.store.jobs_by_id) <= 2 * self.mix.slots
+        few = len(self.store.jobs.rows) <= 2 * self.mix.slots
         free = few and all(member.replica.runs.room() > 0 for member in self.alive())
-        idle = not self.store.active_fires(job_id) and not any(
-            fire.due_at < due for fire in self.store.due_fires(job_id, due)
+        idle = not self.store.fires.active(job_id) and not any(
+            fire.due_at < due for fire in self.store.fires.due(job_id, due)
         )
-        row = self.store.fires.get(key)
+        row = self.store.fires.rows.get(key)
         stretch = row is not None and row.count > 1  # which the clock, set back, makes lie ahead
         # As with pauses: nobody knew the task when the clock, which was set back since, read this time before.
-        absences = self.store.target(record.job.target).gaps if self.checker.books.stepped_back else ()
+        absences = self.store.targets.get(record.job.target).gaps if self.checker.books.stepped_back else ()
         held = (
             stretch
             or record.paused_at(due) is not None

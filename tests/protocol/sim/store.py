@@ -9,29 +9,40 @@ from typing import Any, cast
 from fencepost.model import FireRecord, JobRecord
 from fencepost.store.agenda import Agenda
 from fencepost.store.state import StoreState
+from fencepost.store.tables import BrokenRows, FireTable
 from fencepost.store.unreadable import Kind, Unreadable
 
 Told = Callable[[FireRecord | None, FireRecord | None], None]
 
 
+class SimulatedFires(FireTable):
+    def __init__(self, broken: BrokenRows) -> None:
+        super().__init__(broken)
+        self.on_row: Told = lambda before, after: None
+
+    def put(self, fire: FireRecord) -> None:
+        before = self.rows.get(fire.key)
+        super().put(fire)
+        self.on_row(before, fire)
+
+    def restore(self, fire: FireRecord) -> None:
+        super().put(fire)
+
+    def drop(self, fire: FireRecord) -> None:
+        super().drop(fire)
+        self.on_row(fire, None)
+
+
 class SimulatedStore(StoreState):
+    fires: SimulatedFires
     orphaned_after = timedelta(seconds=10)
     """An hour is longer than a simulation."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.on_row: Told = lambda before, after: None
+        self.fires = SimulatedFires(self.broken)
         self.damaged: dict[tuple[str, str], Unreadable] = {}
         """What the fault has left unreadable, whatever was written since."""
-
-    def put_fire(self, fire: FireRecord) -> None:
-        before = self.fires.get(fire.key)
-        super().put_fire(fire)
-        self.on_row(before, fire)
-
-    def drop_fire(self, fire: FireRecord) -> None:
-        super().drop_fire(fire)
-        self.on_row(fire, None)
 
     def damage(self, kind: str, key: str) -> None:
         """Make a row unreadable."""
@@ -47,29 +58,29 @@ class SimulatedStore(StoreState):
 
     def _content(self, kind: str, key: str) -> Any:
         rows: dict[str, dict[str, Any]] = {
-            "job": dict(self.jobs_by_id),
-            "fire": dict(self.fires),
-            "replica": dict(self.replicas),
+            "job": dict(self.jobs.rows),
+            "fire": dict(self.fires.rows),
+            "replica": dict(self.replicas.rows),
         }
         return rows[kind][key]
 
     def repair(self, kind: str, key: str) -> None:
         """As it was, unless it was written anew."""
         self.damaged.pop((kind, key), None)
-        broken = self.broken.pop((kind, key), None)
+        broken = self.broken.rows.pop((kind, key), None)
         if broken is None:
             return
         if kind == "job":
-            self.jobs_by_id[key] = broken.content
+            self.jobs.rows[key] = broken.content
         elif kind == "fire":
-            super().put_fire(broken.content)
+            self.fires.restore(broken.content)
         else:
-            self.replicas[key] = broken.content
+            self.replicas.rows[key] = broken.content
 
     def kept_job(self, id: str) -> JobRecord:
         """Whether it can be read or not."""
-        broken = self.broken.get(("job", id))
-        return self.jobs_by_id[id] if broken is None else cast("JobRecord", broken.content)
+        broken = self.broken.rows.get(("job", id))
+        return self.jobs.rows[id] if broken is None else cast("JobRecord", broken.content)
 
     def jobs_aside(self) -> set[str]:
         return {row.job_id for row in self.damaged.values() if row.holds and row.job_id}
@@ -80,16 +91,35 @@ class SimulatedStore(StoreState):
             where: row for where, row in self.damaged.items() if row.job_id != job_id or not row.holds
         }
 
-    def look_at(self, job_id: str) -> datetime | None:
+    def decide_at(self, job_id: str) -> datetime | None:
         """When its fires are next to be decided."""
-        return self._looks._when.get(job_id)
+        return self.jobs.decisions._when.get(job_id)
 
-    def snapshot(self) -> dict[str, Any]:
-        return {name: _copied(value) for name, value in vars(self).items() if name != "on_row"}
+    def snapshot(self) -> Snapshot:
+        """Of everything that is stored: the tables, the lease, and what is damaged."""
+        return {
+            name: {each: _copied(vars(part)[each]) for each in CONTENTS[name]} for name, part in self._parts()
+        }
 
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        vars(self).pop("leader", None)
-        vars(self).update(_copied(snapshot))
+    def restore(self, snapshot: Snapshot) -> None:
+        for name, part in self._parts():
+            vars(part).update(_copied(snapshot[name]))
+
+    def _parts(self) -> list[tuple[str, Any]]:
+        return [(name, getattr(self, name) if name else self) for name in CONTENTS]
+
+
+Snapshot = dict[str, dict[str, Any]]
+
+CONTENTS = {
+    "": ("_leader", "damaged"),
+    "jobs": ("rows", "events_by_job", "decisions", "plans"),
+    "targets": ("rows",),
+    "fires": ("rows", "_open", "_active", "_running", "_final"),
+    "replicas": ("rows",),
+    "broken": ("rows",),
+}
+"""By part: its attributes that hold what is stored."""
 
 
 def _copied(value: Any) -> Any:

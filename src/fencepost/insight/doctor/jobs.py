@@ -94,7 +94,7 @@ def _overdue(
     for id, late in sorted(fires.items()):
         number, oldest = sum(fire.count for fire in late), min(fire.due_at for fire in late)
         told = "1 fire" if number == 1 else f"{number} fires"
-        yield problem(f"{id}: {told} due since {when(oldest)}, and decided by nobody", DECIDE)
+        yield problem(f"{id}: {told} due since {when(oldest)}, and decided by no replica", DECIDE)
 
 
 def _behind(expected: Mapping[str, JobRecord], now: datetime) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from fencepost.insight.doctor.finding import Finding, ok, the_first, warning
 from fencepost.insight.doctor.subject import Subject
 from fencepost.model import Job, JobRecord, ReplicaRecord, job_to_json
 from fencepost.store.base import PutJob
-from fencepost.store.definitions import definition_outcome
+from fencepost.store.rules.definitions import definition_outcome
 
 SHOW = "`fencepost jobs` lists what is stored"
 OTHER_NAMESPACE = (

@@ -1,7 +1,7 @@
-"""The other side of `FunctionBody`: find the function, say so, run it when told, tell how it ended.
+"""The other side of `FunctionBody`: find the function, report that, run it on request, report how it ended.
 
 It speaks JSON lines with its replica over the socket whose descriptor it was given. When the socket closes the replica
-is gone, and this process ends at once: nobody could settle its run.
+is gone, and this process ends at once: no replica could settle its run.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Replica:
                 self.fire._end(message["end"])
 
     def said(self) -> None:
-        """What a process says is read from its pipes, not told by itself."""
+        """The parent reads the output of a process from its pipes; the process does not send it."""
 
     def trusted(self) -> bool:
         return self.steady() < self.trusted_until
@@ -109,7 +109,7 @@ class Replica:
         self.send(keep=value)
 
     def kept(self) -> concurrent.futures.Future[Json]:
-        if self._kept is None:  # asked once: while this run lives nobody else succeeds
+        if self._kept is None:  # asked once: no other run of this job can succeed while this one lives
             self._kept = concurrent.futures.Future()
             self.send(ask="kept")
         return self._kept
@@ -167,7 +167,7 @@ def _described(error: BaseException) -> dict[str, Json]:
 
 
 def _cancelled(number: int, frame: object) -> None:
-    raise RunCancelled("this run was told to end")
+    raise RunCancelled("this run was cancelled")
 
 
 if __name__ == "__main__":

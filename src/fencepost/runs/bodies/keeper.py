@@ -30,7 +30,9 @@ def main() -> None:
         os.write(1, f"{reason}: {sys.argv[1]}\n".encode(errors="replace"))
         os._exit(127 if missing else 126)
     _thread.start_new_thread(_watch, (pipe,))
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the group is told: the command decides when it ends
+    signal.signal(
+        signal.SIGTERM, signal.SIG_IGN
+    )  # the whole group gets the signal: the command decides when it ends
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     os._exit(code if code >= 0 else 128 - code)

@@ -50,7 +50,7 @@ class RunLink(Link, Protocol):
 
 
 class Body(Protocol):
-    """A body that can be told to end."""
+    """A body that can be ended."""
 
     def run(self, enter: Enter) -> None:
         """Start it, wait for its end, raise what it raised. In a thread."""
@@ -240,16 +240,16 @@ class FunctionBody(_Process):
     def _save(self, number: int, checkpoint: Json) -> None:
         saved = self._link.save(checkpoint)
 
-        def tell(saved: concurrent.futures.Future[bool]) -> None:
+        def answer(saved: concurrent.futures.Future[bool]) -> None:
             if (error := saved.exception()) is not None:
                 self._tell({"saved": number, "refused": str(error)})
             else:
                 self._tell({"saved": number, "accepted": saved.result()})
 
-        saved.add_done_callback(tell)
+        saved.add_done_callback(answer)
 
     def _tell(self, message: dict[str, Json]) -> None:
-        """From the control loop, which waits for nobody: a process that reads nothing (it is stopped) misses it."""
+        """From the control loop, which must not wait: a process that reads nothing (it is stopped) misses it."""
         self._send(message, socket.MSG_DONTWAIT)
 
     def _send(self, message: dict[str, Json], flags: int = 0) -> None:
@@ -264,7 +264,7 @@ def _keep(pipe: int, fire: Fire, pass_on_to: int | None = None) -> None:
     lines = Lines()
     while piece := os.read(pipe, 65_536):
         if pass_on_to is not None:
-            with suppress(OSError):  # there is nobody to read it
+            with suppress(OSError):  # the process has closed its end
                 os.write(pass_on_to, piece)
         if complete := lines.take(piece):
             fire._say(complete)

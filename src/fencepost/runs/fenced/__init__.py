@@ -26,7 +26,7 @@ def fenced(
         from fencepost.runs.fenced import sqlite
 
         return sqlite.transaction(fire, scope, connection, name)
-    psycopg = sys.modules.get("psycopg")  # whoever has such a connection has imported it
+    psycopg = sys.modules.get("psycopg")  # a caller with such a connection has imported it
     if psycopg is not None and isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
         from fencepost.runs.fenced import postgres
 

@@ -4,9 +4,9 @@ Two things do. In the store's own database the fire's row says whether this run'
 the fire's effect key, which retries share, goes into `fencepost_effects` with the effect: the first transaction to
 commit wins, by the table's key.
 
-Both are looked at first, so that a run that comes too late does no work, and again at the end, where they bind.
-PostgreSQL locks nothing of ours in between: a process that is stopped inside the block would otherwise keep the store,
-and the run that takes its place, waiting for it. (SQLite knows only one writer at a time.)
+Both are checked first, so that a run that comes too late does no work, and again at the end, where the check is
+binding. PostgreSQL locks nothing of ours in between: a process that is stopped inside the block would otherwise keep
+the store, and the run that takes its place, waiting for it. (SQLite knows only one writer at a time.)
 """
 
 from __future__ import annotations

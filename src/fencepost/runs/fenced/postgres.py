@@ -24,7 +24,7 @@ create table if not exists fencepost_effects (
 """
 INDEX = "create index if not exists fencepost_effects_age on fencepost_effects (committed_at)"
 
-# "If not exists" alone is no help against somebody who creates it at the same moment.
+# "If not exists" alone does not help when two sessions create it at the same moment.
 ONE_AT_A_TIME = "select pg_advisory_xact_lock(1718972275, 1)"
 
 WHERE_IS_TABLE = """
@@ -32,7 +32,7 @@ select quote_ident(n.nspname) from pg_class c join pg_namespace n on n.oid = c.r
     where c.oid = to_regclass('fencepost_effects')
 """
 
-# A role that may not look at the store's tables is as good as elsewhere: the effect happens once all the same.
+# A role that may not read the store's tables is treated as another database: the effect still happens once.
 IS_HOME = """
 select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where n.nspname = %s and c.relname = 'live' and has_schema_privilege(n.oid, 'usage')

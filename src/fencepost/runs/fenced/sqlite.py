@@ -38,7 +38,7 @@ def transaction(
         )
     connection.execute("begin immediate")
     try:
-        # Gone if somebody ends the transaction: then what followed was committed, or is about to be, without us.
+        # Gone if the body ended the transaction: then what followed was, or will be, committed outside of it.
         connection.execute("savepoint fencepost_effect")
         _ask(connection, effect.prepare())
         _ask(connection, effect.open())

@@ -24,7 +24,7 @@ from fencepost.store.base import FireQuery
 from fencepost.store.codec import from_json, micros, to_json
 from fencepost.store.file.folder import sync_folder, write_at
 from fencepost.store.file.lines import checked, damaged, line, lines
-from fencepost.store.state import by_due, matches
+from fencepost.store.tables import by_due, matches
 from fencepost.store.unreadable import Registry
 
 

@@ -16,6 +16,7 @@ from fencepost.store.file.folder import Folder
 from fencepost.store.file.generation import FORMAT, Draft, Header, header_of, read_snapshot
 from fencepost.store.file.lines import damaged
 from fencepost.store.file.log import Log
+from fencepost.store.file.redo import Redo
 from fencepost.store.file.state import Change, LoggedState
 from fencepost.store.unreadable import Registry
 
@@ -126,13 +127,14 @@ class Journal:
         if header.store != self._store or not fresh.skip(self.log.end - header.follows):
             fresh.close()
             return False
-        archive = self.state.archive.with_days(header.days)
-        moved = archive.moved_since(self.state.archive)
+        before = self.state.fires.archive
+        archive = before.with_days(header.days)
+        moved = archive.moved_since(before)
         self._go_over(header, fresh, archive, moved, os.stat(self.folder.snapshot(generation)).st_size)
         return True
 
     def _go_over(self, header: Header, fresh: Log, archive: Archive, moved: list[str], size: int) -> None:
-        self.state.moved_out(moved, archive)
+        self.state.fires.moved_out(moved, archive)
         self.log.close()
         self._header, self._log, self._snapshot_size = header, fresh, size
 
@@ -142,8 +144,9 @@ class Journal:
 
     def _redo(self, changes: Iterable[Change], path: Path) -> None:
         try:
+            redo = Redo(self.state)
             for change in changes:
-                self.state.redo(change)
+                redo.redo(change)
         except (FencepostError, LookupError, TypeError, ValueError) as error:
             kind = ConfigurationError if isinstance(error, ConfigurationError) else StoreCorrupt
             raise kind(f"{path} cannot be read: {error}") from error
@@ -158,7 +161,7 @@ class Journal:
 
     def commit(self, names: list[str], at: datetime) -> None:
         """Make the changes of these operations last. On failure they have not happened."""
-        changes, self.state.changes = self.state.changes, []
+        changes = self.state.take_changes()
         if not changes:
             self.log.sync()
             return
@@ -196,7 +199,7 @@ class Journal:
     def tidy(self) -> None:
         """Remove what crashes have left behind, unless somebody may be writing it at this moment."""
         if self.folder.begin_draft():
-            self.folder.tidy(self.header.generation, self.state.archive.days)
+            self.folder.tidy(self.header.generation, self.state.fires.archive.days)
             self.folder.end_draft()
 
     def _advance_generation(self) -> None:
@@ -213,7 +216,7 @@ class Journal:
             fresh = Log(self.folder.log(draft.header.generation))
             fresh.read_first()
             fresh.skip(end - draft.header.follows)
-            archive = self.state.archive.with_days(draft.header.days)
+            archive = self.state.fires.archive.with_days(draft.header.days)
             self._go_over(draft.header, fresh, archive, [fire.key for fire in draft.moving], draft.size)
             self.folder.tidy(draft.header.generation, archive.days)
         except OSError as error:
@@ -224,16 +227,16 @@ class Journal:
             self.folder.end_draft()
 
     def _begin(self) -> Draft:
-        state, header = self.state, self.header
+        state, archive, header = self.state, self.state.fires.archive, self.header
         moving = state.to_move_out(self._keep_fires)
         draft = Draft(
             self.folder,
-            Header(FORMAT, header.store, header.generation + 1, self.log.end, state.archive.pruned_before),
-            state.archive,
+            Header(FORMAT, header.store, header.generation + 1, self.log.end, archive.pruned_before),
+            archive,
             state.dump(but={fire.key for fire in moving}),
             moving,
         )
-        if len(state.jobs_by_id) + len(state.fires) > MANY_ROWS:
+        if len(state.jobs.rows) + len(state.fires.rows) > MANY_ROWS:
             draft.write_aside()
         else:
             draft.write()

@@ -8,156 +8,130 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import fields
 from datetime import datetime
-from functools import cache, partial
-from typing import Any, TypeVar, get_type_hints
+from functools import cache
+from typing import Any, get_type_hints
 
 from fencepost.clock import Moment
-from fencepost.errors import ConfigurationError
-from fencepost.model import (
-    Era,
-    FireRecord,
-    JobEvent,
-    JobRecord,
-    Json,
-    Lease,
-    ReplicaRecord,
-    State,
-    changed,
-    job_of,
-)
+from fencepost.model import FireRecord, JobEvent, JobRecord, Json, Lease, ReplicaRecord
 from fencepost.store.base import FireQuery
-from fencepost.store.codec import from_json, micros, moment, ticks, to_json, when
+from fencepost.store.codec import micros, ticks, to_json
 from fencepost.store.file.archive import Archive
-from fencepost.store.rows import TargetRecord
-from fencepost.store.state import Broken, StoreState, keys_of, newest
-from fencepost.store.unreadable import (
-    DAMAGE,
-    Kind,
-    Registry,
-    Unreadable,
-    checked_fire,
-    checked_job,
-    reason_of,
-    salvaged,
-    salvaged_lease,
+from fencepost.store.rows import Rows, TargetRecord
+from fencepost.store.state import StoreState
+from fencepost.store.tables import (
+    Broken,
+    BrokenRows,
+    FireTable,
+    JobTable,
+    ReplicaTable,
+    TargetTable,
+    keys_of,
+    newest,
 )
+from fencepost.store.unreadable import Registry, salvaged_lease
 
 Change = list[Json]
 """What kind of row, which one, and its fields that are new."""
 
-Row = TypeVar("Row")
 
+class LoggedJobs(JobTable):
+    def __init__(self, broken: BrokenRows, targets: TargetTable, changes: list[Change]) -> None:
+        super().__init__(broken, targets)
+        self._changes = changes
+        self.moments: dict[str, Change] = {}
+        """By job: when to decide its fires, when to plan them."""
 
-class LoggedState(StoreState):
-    may_lose_writes = False
+    def put(self, record: JobRecord, decide_at: datetime | None, plan_at: datetime | None) -> None:
+        new = new_fields(self.rows.get(record.id), record)
+        moments: Change = [ticks(decide_at), ticks(plan_at)]
+        if new or self.moments.get(record.id) != moments:
+            self._changes.append(["job", record.id, new, *moments])
+            self.redo(record, decide_at, plan_at)
 
-    def __init__(self, archive: Archive, registry: Registry | None = None) -> None:
-        super().__init__()
-        self.archive = archive
-        self.registry = self.registry if registry is None else registry
-        self.boot: str | None = None
-        self.changes: list[Change] = []
-        """Made since the last commit, in their order."""
-        self._leader = Lease()
-        self._moments: dict[str, Change] = {}
-        """By job: when to look at it, when to plan it."""
+    def redo(self, record: JobRecord, decide_at: datetime | None, plan_at: datetime | None) -> None:
+        """As the log has it."""
+        self.moments[record.id] = [ticks(decide_at), ticks(plan_at)]
+        super().put(record, decide_at, plan_at)
 
-    # --- changes, as the operations make them ---------------------------------------------------------
-
-    def put_job_row(self, record: JobRecord, look_at: datetime | None, plan_at: datetime | None) -> None:
-        new = _new_fields(self.jobs_by_id.get(record.id), record)
-        moments: Change = [ticks(look_at), ticks(plan_at)]
-        if new or self._moments.get(record.id) != moments:
-            self._log("job", record.id, new, *moments)
-            self._put_job_at(record, look_at, plan_at)
-
-    def look_soon(self, job_id: str, when: datetime) -> None:
-        _, plan_at = self._moments.get(job_id, (None, None))
-        self._moments[job_id] = [ticks(when), plan_at]
-        self._log(*_as_change("job", job_id, self.broken["job", job_id], self._moments[job_id]))
-        super().look_soon(job_id, when)
+    def decide_soon(self, job_id: str, when: datetime) -> None:
+        _, plan_at = self.moments.get(job_id, (None, None))
+        self.moments[job_id] = [ticks(when), plan_at]
+        self._changes.append(as_change("job", job_id, self._broken.rows["job", job_id], self.moments[job_id]))
+        super().decide_soon(job_id, when)
 
     def note(self, event: JobEvent) -> None:
-        self._log("event", event.job_id, to_json(event))
+        self._changes.append(["event", event.job_id, to_json(event)])
         super().note(event)
 
-    def put_target(self, target: TargetRecord) -> None:
-        self._log("target", target.name, to_json(target))
-        super().put_target(target)
+    def redo_event(self, event: JobEvent) -> None:
+        super().note(event)
 
-    def put_fire(self, fire: FireRecord) -> None:
-        if new := _new_fields(self.fires.get(fire.key), fire):
-            self._log("fire", fire.key, new)
-            super().put_fire(fire)
+    def prune_events(self, before: datetime) -> None:
+        events = dict(self.events_by_job)
+        super().prune_events(before)
+        for job_id, kept in self.events_by_job.items():
+            if len(kept) != len(events[job_id]):
+                self._changes.append(["events", job_id, to_json(kept)])
 
-    def drop_fire(self, fire: FireRecord) -> None:
-        self._log("no fire", fire.key)
-        super().drop_fire(fire)
 
-    def put_replica(self, replica: ReplicaRecord) -> None:
-        if new := _new_fields(self.replicas.get(replica.id), replica):
-            self._log("replica", replica.id, new)
-            super().put_replica(replica)
+class LoggedTargets(TargetTable):
+    def __init__(self, broken: BrokenRows, replicas: ReplicaTable, changes: list[Change]) -> None:
+        super().__init__(broken, replicas)
+        self._changes = changes
 
-    def drop_replica(self, id: str) -> None:
-        if id in self.replicas or ("replica", id) in self.broken:
-            self._log("no replica", id)
-            super().drop_replica(id)
+    def put(self, target: TargetRecord) -> None:
+        self._changes.append(["target", target.name, to_json(target)])
+        super().put(target)
 
-    @property
-    def leader(self) -> Lease:
-        return self._leader
+    def redo(self, target: TargetRecord) -> None:
+        super().put(target)
 
-    @leader.setter
-    def leader(self, lease: Lease) -> None:
-        if lease != self._leader or ("lease", "leader") in self.broken:
-            self._log("leader", "", to_json(lease))
-            self._leader = lease
-            self._mended("lease", "leader")
+
+class LoggedFires(FireTable):
+    def __init__(self, broken: BrokenRows, changes: list[Change], archive: Archive) -> None:
+        super().__init__(broken)
+        self._changes = changes
+        self.archive = archive
+        """Fires that have been moved out."""
+
+    def get(self, key: str) -> FireRecord | None:
+        return super().get(key) or self.archive.find(key)
+
+    def is_broken(self, key: str) -> bool:
+        return super().is_broken(key) or self.archive.is_broken(key)
+
+    def put(self, fire: FireRecord) -> None:
+        if new := new_fields(self.rows.get(fire.key), fire):
+            self._changes.append(["fire", fire.key, new])
+            super().put(fire)
+
+    def redo(self, fire: FireRecord) -> None:
+        super().put(fire)
+
+    def drop(self, fire: FireRecord) -> None:
+        self._changes.append(["no fire", fire.key])
+        super().drop(fire)
 
     def prune_before(self, before: datetime) -> int:
-        archived = self.archive.count_before(before)
-        events = dict(self.events)
-        logged, self.changes = self.changes, []
+        """One change for all of them."""
+        archived, logged = self.archive.count_before(before), len(self._changes)
         gone = super().prune_before(before)
-        self.changes = logged
-        self._log("prune", "", micros(before))
+        self._changes[logged:] = [["prune", "", micros(before)]]
         self.archive = self.archive.pruned(before)
-        for job_id, kept in self.events.items():
-            if len(kept) != len(events[job_id]):
-                self._log("events", job_id, to_json(kept))
         return gone + archived
 
-    def mark_boot(self, boot: str | None) -> None:
-        self._log("boot", "", boot)
-        self.boot = boot
+    def redo_prune(self, before: datetime) -> None:
+        for fire in list(self.rows.values()):
+            if fire.finished_at is not None and fire.finished_at < before:
+                self.forget(fire.key)
+        self.archive = self.archive.pruned(before)
 
-    def _log(self, *change: Json) -> None:
-        self.changes.append(list(change))
-
-    # --- fires that have been moved out -----------------------------------------------------------------
-
-    def fire(self, key: str) -> FireRecord | None:
-        return super().fire(key) or self.archive.find(key)
-
-    def broken_fire(self, key: str) -> bool:
-        return super().broken_fire(key) or self.archive.is_broken(key)
-
-    def find_recent(self, at: Moment, query: FireQuery) -> tuple[list[FireRecord], Archive]:
-        """What is at hand, and where the rest is. The archive can be searched without the lock."""
-        keys = keys_of(query)
-        if keys is None:
-            return self.select_fires(query), self.archive
-        found = filter(None, map(self.fire, keys))
-        return newest(found, query), Archive(self.archive.folder)
-
-    def to_move_out(self, keep: int) -> list[FireRecord]:
-        """Final fires but the latest, and but those that may still grow."""
-        tails = {record.tail for record in self.jobs_by_id.values()}
-        final = [fire for fire in self.fires.values() if fire.finished_at is not None]
+    def to_move_out(self, keep: int, tails: Collection[str | None]) -> list[FireRecord]:
+        """Final fires but the latest, and but those that may still grow, `tails`."""
+        final = [fire for fire in self.rows.values() if fire.finished_at is not None]
         final.sort(key=lambda fire: (fire.finished_at, fire.key))
         old = final[: max(0, len(final) - keep)]
         # One that was finished before what has been pruned already waits here for the next pruning.
@@ -166,134 +140,108 @@ class LoggedState(StoreState):
     def moved_out(self, keys: Collection[str], archive: Archive) -> None:
         self.archive = archive
         for key in keys:
-            if fire := self.fires.get(key):
-                super().drop_fire(fire)
+            if key in self.rows:
+                self.forget(key)
         if keys:
-            self._final = [entry for entry in self._final if entry[1] in self.fires]
+            self._final = [entry for entry in self._final if entry[1] in self.rows]
             heapq.heapify(self._final)
 
-    # --- changes, as the log tells them -----------------------------------------------------------------
 
-    def redo(self, change: Change) -> None:
-        kind, id, *rest = change
-        steps: dict[str, Callable[..., None]] = {
-            "job": self._redo_job,
-            "event": self._redo_event,
-            "events": self._redo_events,
-            "target": self._redo_target,
-            "fire": self._redo_fire,
-            "no fire": self._redo_no_fire,
-            "replica": self._redo_replica,
-            "no replica": super().drop_replica,
-            "leader": self._redo_leader,
-            "prune": self._redo_prune,
-            "boot": lambda id, boot: setattr(self, "boot", boot),
-        }
-        if kind not in steps:
-            raise ConfigurationError(
-                f"it holds a {kind!r}, which this version does not know: upgrade Fencepost"
-            )
-        steps[kind](id, *rest)
+class LoggedReplicas(ReplicaTable):
+    def __init__(self, broken: BrokenRows, changes: list[Change]) -> None:
+        super().__init__(broken)
+        self._changes = changes
 
-    def _redo_job(self, id: str, new: Json, look_at: int | None, plan_at: int | None) -> None:
-        self._moments[id] = [look_at, plan_at]
-        before = self.jobs_by_id.get(id)
-        record = self._read("job", id, JobRecord, before, new, lambda row: checked_job(row, id), id)
-        if record is not None:
-            self._put_job_at(record, when(look_at), when(plan_at))
+    def put(self, replica: ReplicaRecord) -> None:
+        if new := new_fields(self.rows.get(replica.id), replica):
+            self._changes.append(["replica", replica.id, new])
+            super().put(replica)
 
-    def _put_job_at(self, record: JobRecord, look_at: datetime | None, plan_at: datetime | None) -> None:
-        self._moments[record.id] = [ticks(look_at), ticks(plan_at)]
-        super().put_job_row(record, look_at, plan_at)
+    def redo(self, replica: ReplicaRecord) -> None:
+        super().put(replica)
 
-    def _redo_event(self, id: str, event: Json) -> None:
-        key = f"{id} {len(self.events.get(id, ()))}"
-        found = self._read("event", key, JobEvent, None, event, job_id=id)
-        if found is not None:
-            super().note(found)
+    def drop(self, id: str) -> None:
+        if id in self.rows or ("replica", id) in self._broken.rows:
+            self._changes.append(["no replica", id])
+            super().drop(id)
 
-    def _redo_events(self, id: str, events: Json) -> None:
-        self.events[id] = []
-        for event in events:
-            self._redo_event(id, event)
+    def redo_drop(self, id: str) -> None:
+        super().drop(id)
 
-    def _redo_target(self, name: str, target: Json) -> None:
-        found = self._read("target", name, TargetRecord, None, target)
-        if found is not None:
-            super().put_target(found)
 
-    def _redo_fire(self, key: str, new: Json) -> None:
-        before = self.fires.get(key)
-        fire = self._read("fire", key, FireRecord, before, new, checked_fire, job_of(key))
-        if fire is not None:
-            super().put_fire(fire)
+class LoggedState(StoreState):
+    may_lose_writes = False
+    jobs: LoggedJobs
+    targets: LoggedTargets
+    fires: LoggedFires
+    replicas: LoggedReplicas
 
-    def _redo_no_fire(self, key: str) -> None:
-        if fire := self.fires.get(key):
-            super().drop_fire(fire)
-        self._mended("fire", key)
+    def __init__(self, archive: Archive, registry: Registry | None = None) -> None:
+        super().__init__(registry)
+        self.changes: list[Change] = []
+        """Made since the last commit, in their order."""
+        self.replicas = LoggedReplicas(self.broken, self.changes)
+        self.targets = LoggedTargets(self.broken, self.replicas, self.changes)
+        self.jobs = LoggedJobs(self.broken, self.targets, self.changes)
+        self.fires = LoggedFires(self.broken, self.changes, archive)
+        self.boot: str | None = None
 
-    def _redo_replica(self, id: str, new: Json) -> None:
-        before = self.replicas.get(id)
-        replica = self._read("replica", id, ReplicaRecord, before, new)
-        if replica is not None:
-            super().put_replica(replica)
+    @property
+    def leader(self) -> Lease:
+        return self._leader
 
-    def _redo_leader(self, id: str, lease: Json) -> None:
-        found = self._read("lease", "leader", Lease, None, lease)
-        self._leader = found or Lease()
-        if found is not None:
-            self._mended("lease", "leader")
+    @leader.setter
+    def leader(self, lease: Lease) -> None:
+        if lease != self._leader or ("lease", "leader") in self.broken.rows:
+            self.changes.append(["leader", "", to_json(lease)])
+            self.redo_leader(lease)
 
-    def _read(
-        self,
-        kind: Kind,
-        key: str,
-        row: Any,
-        before: Any,
-        new: Json,
-        check: Callable[[Any], Any] = lambda row: row,
-        job_id: str | None = None,
-    ) -> Any:
-        """The row as the log has changed it. None: it cannot be read, and is kept as it is. Such a row is changed
-        as JSON, until it is written as a whole, or what is wrong with it."""
-        broken = self.broken.get((kind, key))
-        kept = None if broken is None or broken.row.foreign else broken.content
-        try:
-            return check(_patched(row, before, new) if kept is None else _made_whole(row, kept, new))
-        except ConfigurationError:
-            raise
-        except DAMAGE as error:
-            why = reason_of(error)
-        content = _joined(to_json(before) if before is not None else kept, new)
-        holds = kind == "job" or (kind == "fire" and _is_live(content))
-        self.set_aside(Unreadable(kind, key, why, job_id, holds), content, _salvaged(row, content))
-        return None
+    def redo_leader(self, lease: Lease | None) -> None:
+        """None: it cannot be read."""
+        self._leader = lease or Lease()
+        if lease is not None:
+            self.broken.mended("lease", "leader")
+
+    def mark_boot(self, boot: str | None) -> None:
+        self.changes.append(["boot", "", boot])
+        self.boot = boot
+
+    def take_changes(self) -> list[Change]:
+        taken = list(self.changes)
+        self.changes.clear()
+        return taken
 
     def mend_lease(self, at: Moment) -> None:
         """Whoever asks for leadership next gets it."""
-        if broken := self.broken.get(("lease", "leader")):
+        if broken := self.broken.rows.get(("lease", "leader")):
             self.leader = salvaged_lease(at, broken.salvaged)
 
-    def _redo_prune(self, id: str, before: int) -> None:
-        limit = moment(before)
-        for fire in list(self.fires.values()):
-            if fire.finished_at is not None and fire.finished_at < limit:
-                super().drop_fire(fire)
-        self.archive = self.archive.pruned(limit)
+    def to_move_out(self, keep: int) -> list[FireRecord]:
+        return self.fires.to_move_out(keep, {record.tail for record in self.jobs.rows.values()})
 
     def dump(self, but: Collection[str] = ()) -> Iterator[Change]:
         """The whole state as changes to an empty one, but for these fires: as it is now, read when asked for."""
+        jobs, fires = self.jobs, self.fires.rows
         copies = (
-            list(self.targets.values()),
-            [(record, self._moments[record.id]) for record in self.jobs_by_id.values()],
-            {id: tuple(events) for id, events in self.events.items()},
-            [self.fires[key] for key in sorted(self.fires.keys() - set(but))],
-            self.every_replica(),
+            list(self.targets.rows.values()),
+            [(record, jobs.moments[record.id]) for record in jobs.rows.values()],
+            {id: tuple(events) for id, events in jobs.events_by_job.items()},
+            [fires[key] for key in sorted(fires.keys() - set(but))],
+            self.replicas.every(),
         )
-        kept = [(kind, key, each) for (kind, key), each in self.broken.items() if each.content is not None]
-        broken = [_as_change(kind, key, each, self._moments.get(key, [])) for kind, key, each in kept]
+        kept = [(*where, each) for where, each in self.broken.rows.items() if each.content is not None]
+        broken = [as_change(kind, key, each, jobs.moments.get(key, [])) for kind, key, each in kept]
         return itertools.chain(_dumped(self.boot, self._leader, *copies), broken)
+
+
+def find_recent(rows: Rows, at: Moment, query: FireQuery) -> tuple[list[FireRecord], Archive]:
+    """What is at hand, and where the rest is. The archive can be searched without the lock."""
+    assert isinstance(rows, LoggedState)
+    keys, archive = keys_of(query), rows.fires.archive
+    if keys is None:
+        return rows.fires.find(query), archive
+    found = filter(None, map(rows.fires.get, keys))
+    return newest(found, query), Archive(archive.folder)
 
 
 def _dumped(
@@ -319,17 +267,14 @@ def _dumped(
         yield ["replica", replica.id, to_json(replica)]
 
 
-# --- rows and their fields --------------------------------------------------------------------------------
-
-
-def _new_fields(before: Any, after: Any) -> dict[str, Json]:
+def new_fields(before: Any, after: Any) -> dict[str, Json]:
     """The fields of a row that are new; all of them, if it is."""
     if before is None:
         whole: dict[str, Json] = to_json(after)
         return whole
     new = {}
     kind: Any = type(after)
-    for name in _hints(kind):
+    for name in hints_of(kind):
         one, other = getattr(before, name), getattr(after, name)
         # 1 and True are equal, and not the same JSON.
         if one is not other and (one != other or isinstance(other, dict | list)):
@@ -337,49 +282,7 @@ def _new_fields(before: Any, after: Any) -> dict[str, Json]:
     return new
 
 
-def _patched(kind: Any, before: Row | None, new: dict[str, Json]) -> Row:
-    if before is None:
-        row: Row = from_json(kind, new)
-        return row
-    hints = _hints(kind)
-    if unknown := new.keys() - hints.keys():
-        raise ConfigurationError(
-            f"it holds {sorted(unknown)}, which this version does not know: upgrade Fencepost"
-        )
-    return changed(before, **{name: from_json(hints[name], value) for name, value in new.items()})
-
-
-def _made_whole(kind: Any, kept: Json, new: Json) -> Any:
-    try:
-        return from_json(kind, new)
-    except DAMAGE:
-        return from_json(kind, _joined(kept, new))
-
-
-def _joined(before: Json, new: Json) -> Json:
-    return {**before, **new} if isinstance(before, dict) and isinstance(new, dict) else new
-
-
-def _is_live(fire: Json) -> bool:
-    if not isinstance(fire, dict) or fire.get("finished_at") is None:
-        return True
-    return fire.get("state") not in {state.value for state in State if state.final}
-
-
-def _salvaged(kind: Any, content: Json) -> dict[str, Any]:
-    if not isinstance(content, dict):
-        return {}
-    if kind is JobRecord:
-        content = {"token": 0, "decided_through": None, **content}
-    elif kind is Lease and isinstance(content.get("era", {}), dict):
-        content = {**to_json(Era()), "lost_through": None, "term": 0, **content.get("era", {}), **content}
-    hints = {**_hints(Era), **_hints(kind)} if kind is Lease else _hints(kind)
-    return salvaged(
-        {name: partial(from_json, hints[name], content[name]) for name in hints if name in content}
-    )
-
-
-def _as_change(kind: str, key: str, broken: Broken, moments: Change) -> Change:
+def as_change(kind: str, key: str, broken: Broken, moments: Change) -> Change:
     if kind == "job":
         return [kind, key, broken.content, *moments]
     if kind == "event":
@@ -388,6 +291,6 @@ def _as_change(kind: str, key: str, broken: Broken, moments: Change) -> Change:
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
+def hints_of(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind)}

@@ -23,7 +23,7 @@ from fencepost.store import forks
 from fencepost.store.base import FireQuery
 from fencepost.store.file.folder import Folder, namespaces
 from fencepost.store.file.journal import SNAPSHOT_BYTES, Journal
-from fencepost.store.file.state import LoggedState
+from fencepost.store.file.state import find_recent
 from fencepost.store.local import (
     Beacons,
     Hint,
@@ -33,6 +33,7 @@ from fencepost.store.local import (
     refuse_network_file_system,
 )
 from fencepost.store.mirror import LocalMirror, P, Step, T
+from fencepost.store.rules import presence
 
 KEEP_FIRES = 1000
 """Final fires that stay in memory, where the usual questions find them."""
@@ -40,7 +41,7 @@ KEEP_FIRES = 1000
 
 @dataclass(slots=True)
 class Request:
-    name: str
+    step: Step[..., Any]
     args: tuple[Any, ...]
     writes: bool
     reply: Any = None
@@ -89,7 +90,7 @@ class FileStore(LocalMirror):
         self._end_thread()
 
     async def find_fires(self, query: FireQuery) -> tuple[FireRecord, ...]:
-        recent, archive = await self._read(LoggedState.find_recent, query)
+        recent, archive = await self._read(find_recent, query)
         if not archive.days:
             return tuple(recent)
         return tuple(await asyncio.to_thread(archive.complete, query, recent))
@@ -97,11 +98,11 @@ class FileStore(LocalMirror):
     # --- one batch after the other ----------------------------------------------------------------------
 
     async def _write(self, step: Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        reply: T = await self._ask(Request(step.__name__, args, writes=True))
+        reply: T = await self._ask(Request(step, args, writes=True))
         return reply
 
     async def _read(self, step: Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        reply: T = await self._ask(Request(step.__name__, args, writes=False))
+        reply: T = await self._ask(Request(step, args, writes=False))
         return reply
 
     async def _ask(self, request: Request) -> Any:
@@ -145,29 +146,29 @@ class FileStore(LocalMirror):
         with self._folder.turn.taken():
             if not self._journal.catch_up():
                 return False
-            hinted = self._decide(batch, writes)
-        if hinted:
+            notify = self._decide(batch, writes)
+        if notify:
             self._hint.give()
         return True
 
     def _decide(self, batch: list[Request], writes: bool) -> bool:
-        """Whether somebody may have something to do earlier than they know."""
+        """Whether other replicas must be notified."""
         state = self._journal.state
-        state.hinted = False
+        state.notify = False
         try:
             if writes:
                 state.mend_lease(moment_of(self._clock))
             for request in batch:
                 # The time is read under the lock: steps follow each other in the order of their moments.
                 at = moment_of(self._clock)
-                request.reply = getattr(state, request.name)(at, *request.args)
+                request.reply = request.step(state, at, *request.args)
         except BaseException:
             if state.changes:
                 self._journal.forget()
             raise
         if writes:
-            self._journal.commit([request.name for request in batch if request.writes], at.wall)
-        return state.hinted
+            self._journal.commit([request.step.__name__ for request in batch if request.writes], at.wall)
+        return state.notify
 
     def _told(self, error: Exception) -> Exception:
         if isinstance(error, FencepostError):
@@ -205,7 +206,7 @@ class FileStore(LocalMirror):
         with self._folder.turn.taken():
             if not self._journal.catch_up():
                 return False
-            self._journal.state.archive.check()
+            self._journal.state.fires.archive.check()
             self._journal.tidy()
             self._notice_reboot()
         return True
@@ -217,7 +218,7 @@ class FileStore(LocalMirror):
             return
         at = moment_of(self._clock)
         if state.boot is not None:
-            state.reboot(at)
+            presence.reboot(state, at)
         state.mark_boot(boot)
         self._journal.commit(["reboot"], at.wall)
 

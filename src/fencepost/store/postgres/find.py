@@ -1,65 +1,113 @@
-"""Finding fires, newest first, in three tables. Costs follow what is found, however long the history is."""
+"""How PostgreSQL finds rows."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
-from fencepost.model import State
-from fencepost.store.base import FireQuery
-from fencepost.store.codec import micros
+from fencepost.model import FireRecord, JobEvent, ReplicaRecord
+from fencepost.store.backend import Find
+from fencepost.store.base import FireQuery, JobPage
+from fencepost.store.codec import micros, moment
+from fencepost.store.postgres.arrays import Texts
 from fencepost.store.postgres.connection import Connection
-from fencepost.store.postgres.records import FIRE_COLUMNS, PLANNED_COLUMNS
+from fencepost.store.postgres.load import PostgresLoad
+from fencepost.store.postgres.queries import found
+from fencepost.store.postgres.records import TARGET_COLUMNS, target_of
+from fencepost.store.reader import RowReader
+from fencepost.store.rows import MOST_EVENTS, TargetRecord
+from fencepost.store.tables import keys_of, newest
 
-_PLANNED = f"(select {PLANNED_COLUMNS} from {{schema}}.planned) as planned ({FIRE_COLUMNS})"
-
-# Of fires due at the same time the one with the higher key is first. Their keys differ only before the moment.
-_ORDER = """
-order by due_at desc, job_id || case name when '' then '@' else '!' || name end collate "C" desc limit %s
-"""
-
-
-def found(db: Connection, query: FireQuery) -> list[Any]:
-    """Rows of `FIRE_COLUMNS`. Not for a query that names keys."""
-    conditions, values = _conditions(query)
-    arms, all_values = [], list[Any]()
-    for table in _tables(query.states):
-        for more, more_values in _since(query):
-            where = " and ".join([*conditions, more])
-            arms.append(f"(select {FIRE_COLUMNS} from {table} where {where} {_ORDER})")
-            all_values += [*values, *more_values, query.limit]
-    return db.all(f"select * from ({' union all '.join(arms)}) fires {_ORDER}", *all_values, query.limit)
+UNKNOWN = "not exists (select 1 from {schema}.replica_targets k where k.target = t.name)"
+"""Of a target: no replica knows it."""
 
 
-def _tables(states: tuple[State, ...]) -> list[str]:
-    """Where fires in these states are; no states are all of them."""
-    tables = []
-    if not states or any(state.final for state in states):
-        tables.append("{schema}.final")
-    if not states or any(not state.final for state in states):
-        tables.append("{schema}.live")
-    if not states or State.PENDING in states:
-        tables.append(_PLANNED)
-    return tables
+class PostgresFind(Find):
+    def __init__(
+        self, db: Connection, reader: RowReader, load: PostgresLoad, holds_due: bool = False
+    ) -> None:
+        """`holds_due`: lock the jobs that are found due, and pass over those that others have locked."""
+        self._db = db
+        self._reader = reader
+        self._load = load
+        self._holds_due = holds_due
+
+    def job_ids(self, page: JobPage) -> list[str]:
+        query, values = "select id from {schema}.jobs where id > %s", [page.after]
+        if page.contains:
+            query += " and strpos(lower(id), %s) > 0"
+            values.append(page.contains.lower())
+        return [row[0] for row in self._db.all(f"{query} order by id limit %s", *values, page.limit)]
+
+    def jobs_of(self, target: str | None) -> Sequence[str]:
+        if target is None:
+            return [row[0] for row in self._db.all("select id from {schema}.jobs")]
+        return [
+            row[0]
+            for row in self._db.all("select job_id from {schema}.definitions where target = %s", target)
+        ]
+
+    def due(self, now: datetime, replica: ReplicaRecord, leads: bool, limit: int) -> list[str]:
+        but, aside = self._but_aside("j.id")
+        due = f"select j.id, j.look_at from {{schema}}.jobs j where j.look_at <= %s and {_known(leads)}{but}"
+        query = f"{due} order by j.look_at, j.id limit %s"
+        if self._holds_due:
+            query = f"{query} for no key update of j skip locked"
+        rows = self._db.all(query, micros(now), replica.id, *aside, limit)
+        return [id for _, id in sorted((look_at, id) for id, look_at in rows)]
+
+    def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
+        but, aside = self._but_aside("j.id")
+        query = f"select j.look_at from {{schema}}.jobs j where j.look_at is not null{but}"
+        if replica is None:
+            row = self._db.one(f"{query} order by j.look_at limit 1", *aside)
+        else:
+            own = f"{query} and {_known(leads)} order by j.look_at, j.id limit 1"
+            row = self._db.one(own, *aside, replica.id)
+        return moment(row[0]) if row else None
+
+    def due_plans(self, until: datetime, limit: int) -> list[str]:
+        but, aside = self._but_aside("job_id")
+        due = f"select job_id from {{schema}}.calendars where plan_at <= %s{but}"
+        query = f"{due} order by plan_at, job_id limit %s"
+        return [row[0] for row in self._db.all(query, micros(until), *aside, limit)]
+
+    def soonest_plan(self) -> datetime | None:
+        but, aside = self._but_aside("job_id")
+        due = f"select plan_at from {{schema}}.calendars where plan_at is not null{but}"
+        row = self._db.one(f"{due} order by plan_at limit 1", *aside)
+        return moment(row[0]) if row else None
+
+    def _but_aside(self, column: str) -> tuple[str, tuple[Any, ...]]:
+        """A condition, and its value: what is set aside stays due, and would be in the way of the others."""
+        aside = self._reader.registry.aside if self._reader.registry else ()
+        return (f" and {column} <> all(%s)", (Texts(aside),)) if aside else ("", ())
+
+    def unknown_targets(self) -> Sequence[TargetRecord]:
+        query = f"select {TARGET_COLUMNS} from {{schema}}.targets t where {UNKNOWN} order by name"
+        return [self._reader.target(row[0], target_of, row) for row in self._db.all(query)]
+
+    def knowing(self, target: str) -> frozenset[str]:
+        query = "select replica from {schema}.replica_targets where target = %s"
+        return frozenset(row[0] for row in self._db.all(query, target))
+
+    def fires(self, query: FireQuery) -> list[FireRecord]:
+        keys = keys_of(query)
+        if keys is not None:
+            return newest(self._load.fires(keys), query)
+        fires = (self._load.fire_in(row) for row in found(self._db, query))
+        return [fire for fire in fires if fire is not None]
+
+    def events(self, since: datetime) -> Iterable[JobEvent]:
+        latest = "select job_id, number, at, event from {schema}.events order by number desc limit %s"
+        query = f"select job_id, number, event from ({latest}) as latest where at >= %s order by number"
+        rows = self._db.all(query, MOST_EVENTS, micros(since))
+        return [event for row in rows if (event := self._reader.event(*row)) is not None]
 
 
-def _conditions(query: FireQuery) -> tuple[list[str], list[Any]]:
-    conditions, values = list[str](), list[Any]()
-    if query.job_id is not None:
-        conditions.append("job_id = %s")
-        values.append(query.job_id)
-    if query.states:
-        # Spelled out: only then is it known that the index of those that did not succeed is enough.
-        names = ", ".join(f"'{state.value}'" for state in query.states)
-        conditions.append(f"state in ({names})")
-    if query.until is not None:
-        conditions.append("due_at < %s")
-        values.append(micros(query.until))
-    return conditions, values
-
-
-def _since(query: FireQuery) -> list[tuple[str, list[Any]]]:
-    """A row of many fires may begin before and end after: those are found by their ends."""
-    if query.since is None:
-        return [("true", [])]
-    since = micros(query.since)
-    return [("due_at >= %s", [since]), ("last_due_at >= %s and due_at < %s", [since, since])]
+def _known(leads: bool) -> str:
+    """Jobs whose task a replica knows. Registered once: a list sent with each claim would cost more than it. Not as
+    `exists`, which may be turned into a join with all it knows."""
+    known = "(select true from {schema}.replica_targets k where k.replica = %s and k.target = j.target)"
+    return known if leads else f"not j.leader_only and {known}"

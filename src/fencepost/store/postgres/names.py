@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 
 from fencepost.errors import ConfigurationError
-from fencepost.store.rules import OBSERVED
+from fencepost.store.rules.leadership import OBSERVED
 
 LONGEST = 50
 """Letters of a namespace: with ours before them a name must have no more than 63."""

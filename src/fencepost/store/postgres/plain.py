@@ -34,10 +34,13 @@ from fencepost.store.base import (
 from fencepost.store.codec import micros, moment, ticks
 from fencepost.store.postgres.arrays import columns
 from fencepost.store.postgres.connection import Connection
+from fencepost.store.postgres.find import UNKNOWN
+from fencepost.store.postgres.load import PostgresLoad
 from fencepost.store.postgres.records import LEASE_COLUMNS, REPLICA_COLUMNS, lease_of, place_of
-from fencepost.store.postgres.rows import UNKNOWN, PostgresRows
-from fencepost.store.rules import ORPHANED_AFTER, is_dead
+from fencepost.store.rows import ORPHANED_AFTER
+from fencepost.store.rules import presence
 from fencepost.store.texts import job_of, text
+from fencepost.store.unit_of_work import UnitOfWork
 from fencepost.store.unreadable import Registry
 
 CONTENDED = 0.01
@@ -266,12 +269,12 @@ cross join {{schema}}.lease l left join {{schema}}.replicas r on true order by r
 _PRESENCE = 2 + len(LEASE_COLUMNS.split(", "))
 
 
-def roster(db: Connection, now: Now, rows: PostgresRows) -> Roster:
+def roster(db: Connection, now: Now, rows: UnitOfWork) -> Roster:
     return _look(db, now, rows)[1]
 
 
 def sweep(
-    db: Connection, by: str, term: int, suspects: Sequence[Suspect], now: Now, rows: PostgresRows
+    db: Connection, by: str, term: int, suspects: Sequence[Suspect], now: Now, rows: UnitOfWork
 ) -> tuple[Swept | None] | None:
     """A sweep that finds nothing to do is a look. None: there is something to do."""
     at, roster, tasks_to_note = _look(db, now, rows)
@@ -279,14 +282,19 @@ def sweep(
         return (None,)
     replicas = {replica.id: replica for replica in roster.replicas}
     dead = [
-        each for each in suspects if each.replica in replicas and is_dead(at, replicas[each.replica], each)
+        each
+        for each in suspects
+        if each.replica in replicas and presence.is_dead(at, replicas[each.replica], each)
     ]
     return None if dead or tasks_to_note else (Swept(roster),)
 
 
-def _look(db: Connection, now: Now, rows: PostgresRows) -> tuple[Moment, Roster, bool]:
+def _look(db: Connection, now: Now, rows: UnitOfWork) -> tuple[Moment, Roster, bool]:
     found = db.all(_ROSTER, ORPHANED_AFTER // timedelta(microseconds=1), now[0])
     wall, tasks_to_note, *lease = found[0][:_PRESENCE]
     rows.at = at = Moment(moment(wall), wall / 1e6 if now[1] is None else now[1])
     present = [row[_PRESENCE:] for row in found if row[_PRESENCE] is not None]
-    return at, rows.roster_of(at, lease, present), tasks_to_note
+    load = rows.backend.load
+    assert isinstance(load, PostgresLoad)
+    load.use_presence(lease, present)
+    return at, presence.roster(rows, at), tasks_to_note

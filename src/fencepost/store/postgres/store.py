@@ -21,6 +21,7 @@ from fencepost.errors import NothingStored, StoreUnavailable
 from fencepost.model import FireRecord
 from fencepost.settings import redacted
 from fencepost.store import forks, mirror
+from fencepost.store.backend import Backend
 from fencepost.store.base import (
     Added,
     Beat,
@@ -41,16 +42,22 @@ from fencepost.store.base import (
 from fencepost.store.codec import micros, moment
 from fencepost.store.counting import CountQuery, SlimQuery, Stretch
 from fencepost.store.mirror import P, T, ThreadedMirror
-from fencepost.store.postgres import counting, plain
+from fencepost.store.postgres import counting, plain, rest
 from fencepost.store.postgres.arrays import Texts
 from fencepost.store.postgres.connection import PATIENCE, Connection, checked_by_driver, connect, told
+from fencepost.store.postgres.find import PostgresFind
 from fencepost.store.postgres.line import Line, hints_so_far
+from fencepost.store.postgres.load import KnownTargets, PostgresLoad
 from fencepost.store.postgres.names import Names
 from fencepost.store.postgres.plain import Now
 from fencepost.store.postgres.records import place_of
-from fencepost.store.postgres.rows import KnownTargets, PostgresRows
+from fencepost.store.postgres.save import PostgresSave
 from fencepost.store.postgres.schema import meta, namespaces, prepare, version
+from fencepost.store.reader import RowReader
+from fencepost.store.rules import claims, fires, history, planning, presence
+from fencepost.store.rules import updates as update_rules
 from fencepost.store.texts import KnownJobs
+from fencepost.store.unit_of_work import UnitOfWork
 from fencepost.store.waiting import Waiters
 
 log = logging.getLogger("fencepost")
@@ -154,7 +161,7 @@ class PostgresStore(ThreadedMirror):
         # A lease that cannot be read is written anew by a careful step.
         plainly = self._plainly and not self.unreadable.has("lease", "leader")
         pulse = plain.beat(db, beat, self._now(), self.unreadable) if plainly else None
-        return pulse or self._carefully(db, PostgresRows.heartbeat, beat)
+        return pulse or self._carefully(db, presence.heartbeat, beat)
 
     async def roster(self) -> Roster:
         return await self._step(lambda db: plain.roster(db, self._now(), self._rows(db)))
@@ -165,7 +172,7 @@ class PostgresStore(ThreadedMirror):
     def _sweep(self, db: Connection, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
         looked = plain.sweep(db, by, term, suspects, self._now(), self._rows(db)) if self._plainly else None
         self._tidy()
-        return looked[0] if looked else self._carefully(db, PostgresRows.sweep, by, term, suspects)
+        return looked[0] if looked else self._carefully(db, presence.sweep, by, term, suspects)
 
     def _tidy(self) -> None:
         """The leader cleans up after many fires, of which it saw its share. The server would do it once a minute."""
@@ -181,7 +188,7 @@ class PostgresStore(ThreadedMirror):
         rest = [number for number, done in enumerate(written) if not done]
         if rest:
             some = [plans[number] for number in rest]
-            answers = self._with_jobs(db, [plan.job_id for plan in some], PostgresRows.plan_fires, some)
+            answers = self._with_jobs(db, [plan.job_id for plan in some], planning.plan_fires, some)
             for number, answer in zip(rest, answers, strict=True):
                 written[number] = answer
         return tuple(written)
@@ -190,23 +197,25 @@ class PostgresStore(ThreadedMirror):
         return await self._step(self._claim_fires, request)
 
     def _claim_fires(self, db: Connection, request: ClaimRequest) -> Claimed:
-        claims = plain.claim(db, request, self._now(), self.unreadable) if self._plainly else None
-        if claims is None:
-            return self._carefully(db, PostgresRows.claim_fires, request)
-        if claims.returned:
-            jobs = [place.job_id for place in (place_of(each.key) for each in claims.returned) if place]
-            self._with_jobs(db, jobs, PostgresRows.update_more, request.replica, claims.returned, True)
-        if not claims.order:
-            return self._not_for_what_is_aside(db, request, claims.claimed)
+        made = plain.claim(db, request, self._now(), self.unreadable) if self._plainly else None
+        if made is None:
+            return self._carefully(db, claims.claim_fires, request)
+        if made.returned:
+            jobs = [place.job_id for place in (place_of(each.key) for each in made.returned) if place]
+            self._with_jobs(db, jobs, rest.update_more, db, request.replica, made.returned, True)
+        if not made.order:
+            return self._not_for_what_is_aside(db, request, made.claimed)
         # If this fails the replica asks again under the same number, and is told of the plain ones.
-        rest = self._with_jobs(db, (), PostgresRows.claim_more, request, len(claims.claimed.claims))
-        return plain.together(claims, rest)
+        with self._transaction(db, "carefully(%s)", Texts(()), holds_due=True) as (rows, at):
+            others = rest.claim_more(rows, at, request, len(made.claimed.claims))
+            rows.save()
+        return plain.together(made, others)
 
     def _not_for_what_is_aside(self, db: Connection, request: ClaimRequest, claimed: Claimed) -> Claimed:
         """Jobs that are set aside stay due on the server: nobody need ask again at once because of them."""
         if claimed.claims or not self.unreadable.aside:
             return claimed
-        wake_in = self._with_jobs(db, (), PostgresRows.wakes_in, request)
+        wake_in = self._with_jobs(db, (), rest.wake_in, request)
         return replace(claimed, wake_in=wake_in)
 
     async def update_claims(self, replica: str, updates: Sequence[Update]) -> Updated:
@@ -214,27 +223,27 @@ class PostgresStore(ThreadedMirror):
 
     def _update_claims(self, db: Connection, replica: str, updates: Sequence[Update]) -> Updated:
         if not self._plainly:
-            return self._carefully(db, PostgresRows.update_claims, replica, updates)
+            return self._carefully(db, update_rules.update_claims, replica, updates)
         done = plain.settle(db, replica, updates, self._now())
         self._settled += len(updates)
         if updates and not done.rest:
             return done.updated
         some = [updates[number] for number in done.rest]
         jobs = [place.job_id for place in (place_of(update.key) for update in some) if place]
-        rest = self._with_jobs(db, jobs, PostgresRows.update_more, replica, some, done.counted)
+        others = self._with_jobs(db, jobs, rest.update_more, db, replica, some, done.counted)
         accepted = list(done.updated.accepted)
-        for number, answer in zip(done.rest, rest.accepted, strict=True):
+        for number, answer in zip(done.rest, others.accepted, strict=True):
             accepted[number] = answer
-        return Updated(tuple(accepted), rest.due, rest.steps)
+        return Updated(tuple(accepted), others.due, others.steps)
 
     async def add_fire(self, fire: NewFire) -> Added:
-        return await self._act(fire.job_id, PostgresRows.add_fire, fire)
+        return await self._act(fire.job_id, fires.add_fire, fire)
 
     async def cancel_fire(self, key: str, by: str = "", dead_token: int | None = None) -> FireRecord | None:
         place = place_of(key)
         if place is None:
             return None
-        return await self._act(place.job_id, PostgresRows.cancel_fire, key, by, dead_token)
+        return await self._act(place.job_id, fires.cancel_fire, key, by, dead_token)
 
     async def prune(self, keep_seconds: float) -> int:
         return await self._step(self._prune, keep_seconds)
@@ -245,7 +254,7 @@ class PostgresStore(ThreadedMirror):
         while batch == PRUNE_BATCH:
             (batch,) = db.one("select {schema}.prune(%s, %s, %s)", keep_seconds, PRUNE_BATCH, self._now()[0])
             gone += batch
-        return gone + self._carefully(db, PostgresRows.prune, keep_seconds)
+        return gone + self._carefully(db, history.prune, keep_seconds)
 
     # --- careful steps --------------------------------------------------------------------------------------
 
@@ -255,16 +264,16 @@ class PostgresStore(ThreadedMirror):
     def _carefully(self, db: Connection, step: Callable[..., T], *args: Any) -> T:
         """Alone on the server: nobody else changes anything between its statements."""
         with self._transaction(db, "alone()") as (rows, at):
-            reply: T = getattr(rows, step.__name__)(at, *args)
-            rows.write()
+            reply = step(rows, at, *args)
+            rows.save()
         return reply
 
     def _with_jobs(self, db: Connection, jobs: Sequence[str], step: Callable[..., T], *args: Any) -> T:
         """Beside others: nobody else changes anything of these jobs between its statements. It may change nothing else
         but what belongs to the replica that asks."""
         with self._transaction(db, "carefully(%s)", Texts(jobs)) as (rows, at):
-            reply: T = getattr(rows, step.__name__)(at, *args)
-            rows.write()
+            reply = step(rows, at, *args)
+            rows.save()
         return reply
 
     async def _act(self, job: str, step: Callable[..., T], *args: Any) -> T:
@@ -279,8 +288,8 @@ class PostgresStore(ThreadedMirror):
     def _try_to_act(self, db: Connection, job: str, step: Callable[..., T], *args: Any) -> tuple[T] | None:
         try:
             with self._transaction(db, "act(%s)", job) as (rows, at):
-                reply: T = getattr(rows, step.__name__)(at, *args)
-                rows.write()
+                reply = step(rows, at, *args)
+                rows.save()
         except _Taken:
             return None
         return (reply,)
@@ -291,7 +300,7 @@ class PostgresStore(ThreadedMirror):
     def _due_jobs(self, db: Connection, horizon: float, limit: int) -> DueJobs:
         """Not beside a careful step: a pause that is being written would be missing in plans up to now."""
         with self._transaction(db, "carefully(%s)", Texts(())) as (rows, at):
-            return rows.due_jobs(at, horizon, limit)
+            return planning.due_jobs(rows, at, horizon, limit)
 
     async def count_fires(self, query: CountQuery) -> list[tuple[datetime, str, int]]:
         return await self._step(counting.count_fires, query)
@@ -307,16 +316,20 @@ class PostgresStore(ThreadedMirror):
 
     def _look(self, db: Connection, step: Callable[..., T], *args: Any) -> T:
         """What is left of reading takes no lock, however long it lasts, and does not depend on the time."""
-        rows = self._rows(db)
-        rows.known_jobs = self._known_jobs
-        reply: T = getattr(rows, step.__name__)(_NO_MOMENT, *args)
-        return reply
+        return step(self._rows(db, known_jobs=self._known_jobs), _NO_MOMENT, *args)
 
-    def _rows(self, db: Connection) -> PostgresRows:
-        return PostgresRows(db, self._targets, self.unreadable)
+    def _rows(
+        self, db: Connection, holds_due: bool = False, known_jobs: KnownJobs | None = None
+    ) -> UnitOfWork:
+        reader = RowReader(self.unreadable)
+        load = PostgresLoad(db, reader, self._targets, known_jobs)
+        find, save = PostgresFind(db, reader, load, holds_due), PostgresSave(db, reader, load)
+        return UnitOfWork(Backend(reader, load, find, save))
 
     @contextmanager
-    def _transaction(self, db: Connection, how: str, *args: Any) -> Iterator[tuple[PostgresRows, Moment]]:
+    def _transaction(
+        self, db: Connection, how: str, *args: Any, holds_due: bool = False
+    ) -> Iterator[tuple[UnitOfWork, Moment]]:
         """`how`: the function by which it begins."""
         try:
             db.execute("begin isolation level read committed")
@@ -324,7 +337,7 @@ class PostgresStore(ThreadedMirror):
             if wall is None:
                 raise _Taken
             at = moment_of(self._clock) if self._clock else Moment(moment(wall), wall / 1e6)
-            rows = self._rows(db)
+            rows = self._rows(db, holds_due)
             rows.at = at
             yield rows, at
             db.execute("commit")
@@ -358,7 +371,7 @@ class PostgresStore(ThreadedMirror):
                     raise NothingStored(self.name, self._names.namespace, namespaces(db))
                 prepare(db)
                 if meta(db, "history") != db.server.history:
-                    self._carefully(db, PostgresRows.follow, db.server.history, secrets.token_hex(4))
+                    self._carefully(db, rest.follow, db, db.server.history, secrets.token_hex(4))
             except BaseException:
                 db.close()
                 raise

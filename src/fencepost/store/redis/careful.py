@@ -19,7 +19,8 @@ from fencepost.store.redis.keys import Keys
 from fencepost.store.redis.link import Link
 from fencepost.store.redis.pages import Call
 from fencepost.store.redis.plain import Now
-from fencepost.store.redis.rows import RedisRows
+from fencepost.store.redis.rest import RedisWork
+from fencepost.store.redis.step import Step
 from fencepost.store.unreadable import Registry
 
 ATTEMPTS = 30
@@ -52,9 +53,15 @@ class CarefulPath:
         self._threads_of = 0
 
     async def take(
-        self, history: str, step: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, writes: bool = True
+        self,
+        history: str,
+        step: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        writes: bool = True,
     ) -> Any:
-        """One step of the operations. `history`: of the store, as it is known here."""
+        """One operation, over the rows of a step. `history`: of the store, as it is known here."""
         work = partial(self._take, self._link.generation, history, step, args, kwargs, writes)
         return await asyncio.get_running_loop().run_in_executor(self._workers(), work)
 
@@ -73,7 +80,7 @@ class CarefulPath:
         self,
         generation: int,
         history: str,
-        step: str,
+        step: Callable[..., Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         writes: bool,
@@ -81,15 +88,15 @@ class CarefulPath:
         call = partial(self._link.ask_from_thread, generation)
         for attempt in range(ATTEMPTS):
             now = self._now()
-            rows = RedisRows(call, self._keys, now, self._targets, self._registry)
-            if rows.of_history != history:
+            rows = RedisWork(Step(call, self._keys, now), self._targets, self._registry)
+            if rows.step.of_history != history:
                 raise Forgotten(f"{self._link.name} has been emptied")
             try:
-                reply = getattr(rows, step)(rows.at, *args, **kwargs)
+                reply = step(rows, rows.at, *args, **kwargs)
                 if not writes:
                     return reply
-                rows.write()
-                if rows.batch.is_empty or self._commit(call, rows, now):
+                rows.save()
+                if rows.step.batch.is_empty or self._commit(call, rows, now):
                     return reply
             except Conflict:
                 pass
@@ -97,12 +104,12 @@ class CarefulPath:
                 raise
             except Exception:
                 # Rows read one after the other, while others write, may contradict each other.
-                if rows.batch.is_true(call):
+                if rows.step.batch.is_true(call):
                     raise
             self.conflicts += 1
             time.sleep(self._chance.uniform(0, 0.001 * 2 ** min(attempt, 6)))
         raise StoreUnavailable(f"{self._link.name}: others were faster {ATTEMPTS} times in a row")
 
-    def _commit(self, call: Call, rows: RedisRows, now: Now) -> bool:
+    def _commit(self, call: Call, rows: RedisWork, now: Now) -> bool:
         decided_for = "" if now[0] else micros(rows.at.wall)
-        return bool(call("EVALSHA", scripts.COMMIT, self._keys.prefix, decided_for, *rows.batch.words()))
+        return bool(call("EVALSHA", scripts.COMMIT, self._keys.prefix, decided_for, *rows.step.batch.words()))

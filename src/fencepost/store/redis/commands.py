@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fencepost.model import FireRecord, State
+from fencepost.store.backend import JobChange
 from fencepost.store.codec import micros
-from fencepost.store.lazy import JobChange
 from fencepost.store.redis.batch import Batch
 from fencepost.store.redis.keys import Keys
 from fencepost.store.redis.values import has_row, member_of, place_of, row_of
@@ -54,10 +54,10 @@ def write_looks(batch: Batch, keys: Keys, group_before: str, group: str, change:
     id = change.record.id
     if group_before and group_before != group:
         batch.add("ZREM", keys.look(group_before), id)
-    if change.look_at is None:
+    if change.decide_at is None:
         batch.add("ZREM", keys.look(group), id)
     else:
-        batch.add("ZADD", keys.look(group), micros(change.look_at), id)
+        batch.add("ZADD", keys.look(group), micros(change.decide_at), id)
     if change.plan_at is None:
         batch.add("ZREM", keys.plan, id)
     else:

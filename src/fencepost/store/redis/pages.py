@@ -14,8 +14,8 @@ from fencepost.store.redis import scripts
 from fencepost.store.redis.batch import Batch
 from fencepost.store.redis.keys import Keys, join
 from fencepost.store.redis.values import fire_of, moment_in, planned_fire
-from fencepost.store.rules import needed_events
-from fencepost.store.state import by_due, matches
+from fencepost.store.rules.history import needed_events
+from fencepost.store.tables import by_due, matches
 from fencepost.store.texts import read, text
 from fencepost.store.unreadable import Registry
 

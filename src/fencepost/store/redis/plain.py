@@ -33,7 +33,6 @@ from fencepost.store.base import (
     Watched,
 )
 from fencepost.store.codec import micros, moment
-from fencepost.store.operations import jobs_to_look_at
 from fencepost.store.redis import scripts
 from fencepost.store.redis.keys import Keys, join, split, split_place
 from fencepost.store.redis.link import Link
@@ -55,6 +54,7 @@ from fencepost.store.redis.values import (
     when,
 )
 from fencepost.store.rows import TargetRecord
+from fencepost.store.rules.claims import jobs_to_decide
 from fencepost.store.texts import KnownJobs, target_record
 from fencepost.store.unreadable import Registry, checked_job
 
@@ -283,7 +283,7 @@ class PlainPath:
             request.replica,
             request.number,
             request.room,
-            jobs_to_look_at(request.room),
+            jobs_to_decide(request.room),
             "" if request.term is None else request.term,
             request.incarnation,
             Era(request.incarnation).first_token,

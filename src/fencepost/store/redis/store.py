@@ -6,11 +6,11 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Concatenate
 
-from fencepost.clock import Clock
+from fencepost.clock import Clock, Moment
 from fencepost.errors import ConfigurationError, NothingStored
 from fencepost.model import JobRecord, checked_id
 from fencepost.settings import redacted
@@ -33,7 +33,6 @@ from fencepost.store.base import (
 )
 from fencepost.store.codec import micros
 from fencepost.store.mirror import Mirror, P, T
-from fencepost.store.operations import Closed
 from fencepost.store.redis import scripts
 from fencepost.store.redis.address import client_url, namespaces, prefix_of
 from fencepost.store.redis.beacons import Beacons
@@ -42,8 +41,16 @@ from fencepost.store.redis.channel import Channel
 from fencepost.store.redis.keys import Keys
 from fencepost.store.redis.link import TIMEOUT, Link
 from fencepost.store.redis.plain import Now, PlainPath
-from fencepost.store.redis.rows import Decided, RedisRows
+from fencepost.store.redis.rest import (
+    Decided,
+    RedisWork,
+    claim_left,
+    server_restarted,
+    store_emptied,
+    update_left,
+)
 from fencepost.store.redis.server import Server
+from fencepost.store.rules.claims import Closed
 from fencepost.store.texts import KnownJobs
 
 log = logging.getLogger("fencepost")
@@ -161,7 +168,7 @@ class RedisStore(Mirror):
             return await super().claim_fires(request)
         self._count("claim", len(plain.made), len(plain.left))
         if plain.returned:
-            await self._write(RedisRows.update_left, request.replica, plain.returned, True)
+            await self._general(update_left, request.replica, plain.returned, True)
         if not plain.left:
             claims, rows = tuple(plain.made.values()), tuple(plain.closed.values())
             now = {fire.key: fire.count for fire in rows}
@@ -170,7 +177,7 @@ class RedisStore(Mirror):
         for place, fire in plain.closed.items():
             decided[place].closed.add(fire, fire.count)
         room = request.room - len(plain.made)
-        rest, reply = await self._write(RedisRows.claim_left, request, plain.left, room)
+        rest, reply = await self._general(claim_left, request, plain.left, room)
         in_order = [each for _, each in sorted({**decided, **rest}.items(), key=lambda item: item[0])]
         return replace(
             reply,
@@ -189,20 +196,25 @@ class RedisStore(Mirror):
         if not plain.left:
             return Updated(tuple(plain.accepted), plain.due, plain.steps)
         left = [updates[number] for number in plain.left]
-        careful = await self._write(RedisRows.update_left, replica, left, settled > 0)
+        careful = await self._general(update_left, replica, left, settled > 0)
         for number, accepted in zip(plain.left, careful.accepted, strict=True):
             plain.accepted[number] = accepted
         return replace(careful, accepted=tuple(plain.accepted))
 
     async def _write(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        reply: T = await self._carefully(step.__name__, args, kwargs, writes=True)
+        return await self._general(step, *args, **kwargs)
+
+    async def _general(
+        self, step: Callable[Concatenate[RedisWork, Moment, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        reply: T = await self._carefully(step, args, kwargs, writes=True)
         return reply
 
     async def _read(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        reply: T = await self._carefully(step.__name__, args, kwargs, writes=False)
+        reply: T = await self._carefully(step, args, kwargs, writes=False)
         return reply
 
-    async def _carefully(self, step: str, args: Any, kwargs: Any, writes: bool) -> Any:
+    async def _carefully(self, step: Callable[..., Any], args: Any, kwargs: Any, writes: bool) -> Any:
         await self._ready()
         try:
             return await self._careful.take(self._history, step, args, kwargs, writes=writes)
@@ -275,10 +287,10 @@ class RedisStore(Mirror):
             )
         if self._history and self._history != history and gone is None:
             log.error("%s has lost its data: begun anew, see docs/stores.md", self._link.name)
-            await self._careful.take(history, "store_emptied", (self._history, self._seen), {})
+            await self._careful.take(history, store_emptied, (self._history, self._seen), {})
         self._history = history
         if run != server.run:
-            await self._careful.take(history, "server_restarted", (run, server.run, server.keeps_writes), {})
+            await self._careful.take(history, server_restarted, (run, server.run, server.keeps_writes), {})
         self._tell(server)
 
     def _tell(self, server: Server) -> None:

@@ -21,6 +21,7 @@ from fencepost.clock import Clock, SystemClock, moment_of
 from fencepost.errors import NothingStored, StoreCorrupt, StoreUnavailable, StoreUnusable
 from fencepost.model import FireRecord
 from fencepost.store import forks, mirror
+from fencepost.store.backend import Backend
 from fencepost.store.base import Home
 from fencepost.store.counting import CountQuery, SlimQuery, Stretch
 from fencepost.store.local import (
@@ -33,19 +34,26 @@ from fencepost.store.local import (
     refuse_network_file_system,
 )
 from fencepost.store.mirror import LocalMirror, P, T
+from fencepost.store.reader import RowReader
+from fencepost.store.rules import presence
 from fencepost.store.sqlite import counting
-from fencepost.store.sqlite.plain import PlainRows
-from fencepost.store.sqlite.rows import PLACES_FOR_COPIES
+from fencepost.store.sqlite.fast import SqliteFastPath
+from fencepost.store.sqlite.find import SqliteFind
+from fencepost.store.sqlite.load import SqliteLoad
+from fencepost.store.sqlite.save import SqliteSave
 from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, namespaces, prepare, set_meta
+from fencepost.store.sqlite.statements import Statements
+from fencepost.store.sqlite.values import PLACES_FOR_COPIES
 from fencepost.store.texts import KnownJobs
 from fencepost.store.turn import PATIENCE, Turn
+from fencepost.store.unit_of_work import UnitOfWork
 
 log = logging.getLogger("fencepost")
 
 Q = TypeVar("Q")
 
-ABOUT_REPLICAS = ("heartbeat", "leave", "roster", "sweep")
-"""Steps that look at what replicas know."""
+ABOUT_REPLICAS = (presence.heartbeat, presence.leave, presence.roster, presence.sweep)
+"""Operations that read what replicas know."""
 
 READERS_CACHE = 16_000
 """Kilobytes: those who look go far back, and SQLite's own 2 MB hold little of a large ledger."""
@@ -57,7 +65,7 @@ MOST_STEPS = 50
 class Step:
     """One operation, waiting for its turn."""
 
-    name: str
+    take: mirror.Step[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     writes: bool
@@ -71,7 +79,7 @@ class SqliteStore(LocalMirror):
     what is due is judged by the host's wall clock. A replica's death is proven by its beacon.
     """
 
-    remembers_empty_claims = PlainRows.remembers_empty_claims
+    remembers_empty_claims = False
 
     def __init__(self, path: str | Path, namespace: str = "default", clock: Clock | None = None) -> None:
         self.path = Path(path)
@@ -109,11 +117,11 @@ class SqliteStore(LocalMirror):
     # --- transactions ---------------------------------------------------------------------------------
 
     async def _write(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        reply: T = await self._submit(Step(step.__name__, args, kwargs, writes=True))
+        reply: T = await self._submit(Step(step, args, kwargs, writes=True))
         return reply
 
     async def _read(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        reply: T = await self._submit(Step(step.__name__, args, kwargs, writes=False))
+        reply: T = await self._submit(Step(step, args, kwargs, writes=False))
         return reply
 
     async def _submit(self, step: Step) -> Any:
@@ -169,13 +177,12 @@ class SqliteStore(LocalMirror):
                 if not writes:
                     # A plain begin takes no lock: the first look does, and may meet a writer.
                     self._patiently(db, "select 1 from sqlite_master limit 1")
-                with_targets = any(step.name in ABOUT_REPLICAS for step in steps)
-                rows = PlainRows(db, self._names, self.unreadable, with_targets)
-                rows.known_jobs = None if writes else self._known_jobs
+                with_targets = any(step.take in ABOUT_REPLICAS for step in steps)
+                rows = self._rows(db, with_targets, None if writes else self._known_jobs)
                 # The time is read under the lock: steps follow each other in the order of their moments.
                 replies = [self._reply(rows, step) for step in steps]
                 if writes:
-                    rows.write()
+                    rows.save()
                 if db.in_transaction:  # those who read are through with it when they have what they want
                     self._patiently(db, "commit")
             except BaseException:
@@ -186,13 +193,27 @@ class SqliteStore(LocalMirror):
             raise StoreUnavailable(f"{self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
             raise StoreCorrupt(f"{self.path}: {error}; restore it from a backup, or move it away") from error
-        if rows.hinted:
+        if rows.notify:
             self._hint.give()
         return replies
 
-    def _reply(self, rows: PlainRows, step: Step) -> Any:
+    def _reply(self, rows: UnitOfWork, step: Step) -> Any:
         rows.at = moment_of(self._clock)
-        return getattr(rows, step.name)(rows.at, *step.args, **step.kwargs)
+        return step.take(rows, rows.at, *step.args, **step.kwargs)
+
+    def _rows(
+        self, db: sqlite3.Connection, with_targets: bool = True, known_jobs: KnownJobs | None = None
+    ) -> UnitOfWork:
+        sql, reader = Statements(db, self._names, copies=known_jobs is not None), RowReader(self.unreadable)
+        load = SqliteLoad(sql, reader, with_targets, known_jobs)
+        find, save, fast = (
+            SqliteFind(sql, reader, load),
+            SqliteSave(sql, reader),
+            SqliteFastPath(sql, reader, load),
+        )
+        return UnitOfWork(
+            Backend(reader, load, find, save, fast, remembers_empty_claims=False, may_lose_writes=False)
+        )
 
     def _patiently(self, db: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
         """Our own writers come one by one; readers and other programs may be in the way. SQLite's own busy handler
@@ -321,10 +342,10 @@ class SqliteStore(LocalMirror):
         if boot is None or boot == known:
             return
         if known is not None:
-            rows = PlainRows(db, self._names, self.unreadable)
+            rows = self._rows(db)
             rows.at = moment_of(self._clock)
-            rows.reboot(rows.at)
-            rows.write()
+            presence.reboot(rows, rows.at)
+            rows.save()
         set_meta(db, self._names, "boot", boot)
 
     def after_fork(self) -> None:

@@ -1,4 +1,4 @@
-"""SQLite's short way for plain fires: it is taken, left where it must be, and the comparison watches over it."""
+"""SQLite's fast path: it is taken, left where it must be, and the comparison watches over it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.store.sqlite import SqliteStore, plain
-from fencepost.store.sqlite.plain import PlainRows
+from fencepost.store.rules import claims, updates
+from fencepost.store.sqlite import SqliteStore, fast
+from fencepost.store.sqlite.fast import SqliteFastPath
 from fencepost.testing.conformance import HandClock, Harness
 from tests.protocol.comparison import Mismatch, compare
 
@@ -28,21 +29,22 @@ async def some_seeds(folder: Path, number: int) -> None:
 async def test_the_comparison_takes_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tally: Counter[str] = Counter()
 
-    def count(name: str) -> None:
-        original = getattr(PlainRows, name)
+    def count(where: object, name: str) -> None:
+        original = getattr(where, name)
 
-        def counted(self: PlainRows, *args: object) -> object:
+        def counted(*args: object) -> object:
             tally[name] += 1
-            return original(self, *args)
+            return original(*args)
 
-        monkeypatch.setattr(PlainRows, name, counted)
+        monkeypatch.setattr(where, name, counted)
 
-    for name in ("put_plain_claims", "put_plain_ends", "_decide_job", "_update"):
-        count(name)
+    count(SqliteFastPath, "claim")
+    count(SqliteFastPath, "end")
+    count(claims, "decide_job")
+    count(updates, "update_claim")
     await some_seeds(tmp_path, 6)
-    assert (
-        min(tally[name] for name in ("put_plain_claims", "put_plain_ends", "_decide_job", "_update")) > 20
-    ), tally
+    assert len(tally) == 4
+    assert min(tally.values()) > 20, tally
 
 
 @pytest.mark.parametrize(
@@ -58,8 +60,8 @@ async def test_the_comparison_takes_both_ways(tmp_path: Path, monkeypatch: pytes
 async def test_a_condition_left_out_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, condition: str, without: str
 ) -> None:
-    statement = getattr(plain, query)
+    statement = getattr(fast, query)
     assert condition in statement
-    monkeypatch.setattr(plain, query, statement.replace(condition, without))
+    monkeypatch.setattr(fast, query, statement.replace(condition, without))
     with pytest.raises(Mismatch):
         await some_seeds(tmp_path, 40)  # the first that notices is the last

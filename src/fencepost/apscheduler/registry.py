@@ -1,4 +1,4 @@
-"""The roll of guarded jobs: which jobs are guarded, under which name, and what they are in Fencepost's terms."""
+"""The registry of guarded jobs: which jobs are guarded, under which name, and as which Fencepost job."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Terms:
     """The scheduler's own, for jobs that have not been added yet."""
 
 
-class Roll:
+class GuardedJobs:
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
         self._lock = threading.RLock()
@@ -91,7 +91,7 @@ class Roll:
         """How often a job was entered, struck or given other arguments."""
 
     def drafted(self, job: Any, alias: str, shared: bool, *, being_added: bool = False) -> Guarded | None:
-        """What the job would be on the roll; None: it is not to be guarded. An error if it can not be guarded."""
+        """The entry that the job would have; None: it is not to be guarded. An error if it cannot be guarded."""
         if job.id in self._terms.unguarded:
             return None
         made_up = is_made_up(job.id)
@@ -152,7 +152,8 @@ class Roll:
                 self._names.pop((guarded.alias, guarded.job.id), None)
 
     def _name(self, job: Any, alias: str, derived: bool) -> str:
-        """Jobs that are alike in all by which they could be told apart are numbered in the order of their coming."""
+        """Jobs that differ in nothing that is the same in every process are numbered in the order in which they were
+        added."""
         if not derived:
             return given_name(job.id)
         if (known := self._names.get((alias, job.id))) is not None:
@@ -176,11 +177,11 @@ class Roll:
             return getattr(job, of, self._terms.defaults[of])
 
         instances, grace = policy("max_instances"), policy("misfire_grace_time")
-        plain = Job(name, name, trigger, execute_on=self._terms.execute_on)
+        native = Job(name, name, trigger, execute_on=self._terms.execute_on)
         if instances > 1:
-            plain = replace(plain, overlap=Overlap("allow", min(instances, MOST_INSTANCES)))
+            native = replace(native, overlap=Overlap("allow", min(instances, MOST_INSTANCES)))
         # Without a grace time APScheduler runs a date however late it learns of it; there is nothing to coalesce.
         unlimited = LONGEST_GRACE if isinstance(job.trigger, DateTrigger) else SHORTEST_GRACE
         after = unlimited if grace is None else min(timedelta(seconds=grace), LONGEST_GRACE)
         misfire = "skip" if grace is not None else "latest" if policy("coalesce") else "all"
-        return replace(plain, misfire=self._terms.misfire or misfire, misfire_after=after)
+        return replace(native, misfire=self._terms.misfire or misfire, misfire_after=after)

@@ -1,7 +1,4 @@
-"""The plain case in SQLite: fires that are simply claimed, run and settled, a few narrow statements for many.
-
-Statements act at once, so a job with changes still in memory is left to the careful way.
-"""
+"""SQLite's fast path: fires that are simply claimed, run and settled, a few narrow statements for many."""
 
 from __future__ import annotations
 
@@ -10,18 +7,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from fencepost.model import FireRecord, LastRun
+from fencepost.store.backend import FastPath
 from fencepost.store.codec import micros, moment, ticks
-from fencepost.store.rows import Plain
-from fencepost.store.sqlite.find import FIRE_COLUMNS
-from fencepost.store.sqlite.rows import (
-    NEXT,
-    OUTCOME,
-    OUTCOME_MARKS,
-    SqliteRows,
-    extra_of,
-    job_of,
-    run_row,
-)
+from fencepost.store.reader import RowReader
+from fencepost.store.rows import Fast
+from fencepost.store.sqlite.load import SqliteLoad
+from fencepost.store.sqlite.queries import FIRE_COLUMNS
+from fencepost.store.sqlite.statements import Statements
+from fencepost.store.sqlite.values import NEXT, OUTCOME, OUTCOME_MARKS, extra_of, job_of, run_row
 
 # One due fire that was never claimed, and no other live one but those planned ahead. The conditions repeat those of
 # the partial indexes, word for word: only then are they used.
@@ -43,7 +36,7 @@ select {FIRE_COLUMNS} from {{fires}} as fire join {{jobs}} as jobs on jobs.id = 
 where fire.key in (select value from json_each(?)) and fire.state = 'running' and plain
     and (look_at > ? is not false or plan_at > ? is not false)
 """
-"""What is due of a calendar that is behind may be a backlog, which waits for the planner: its job is not looked at."""
+"""What is due of a calendar that is behind may be a backlog, which waits for the planner: its job is not decided."""
 
 
 _RAN = f"""
@@ -54,23 +47,25 @@ insert into {{outcomes}} values ({OUTCOME_MARKS}) on conflict (job_id) do update
 """
 
 
-class PlainRows(SqliteRows):
-    def plain_due(self, now: datetime, job_ids: Sequence[str]) -> Mapping[str, Plain]:
-        untouched = [id for id in job_ids if id not in self._fetched_jobs]
-        if not untouched:
-            return {}
-        due: dict[str, Plain] = {}
+class SqliteFastPath(FastPath):
+    def __init__(self, sql: Statements, reader: RowReader, load: SqliteLoad) -> None:
+        self._sql = sql
+        self._reader = reader
+        self._load = load
+
+    def due(self, now: datetime, job_ids: Sequence[str]) -> Mapping[str, Fast]:
+        due: dict[str, Fast] = {}
         at = micros(now)
-        for id, key, due_at, next_at, *job in self._all(_DUE, at, at, json.dumps(untouched), at):
-            record, due_time = self.read_job(id, job_of, job), moment(due_at)
+        for id, key, due_at, next_at, *job in self._sql.all(_DUE, at, at, json.dumps(job_ids), at):
+            record, due_time = self._reader.job(id, job_of, job), moment(due_at)
             if record is None or record.foreign is not None:
                 continue
             if now - due_time <= record.job.misfire_after:
                 next_due = None if next_at is None else moment(next_at)
-                due[id] = Plain(record, FireRecord(key, id, due_time), next_due)
+                due[id] = Fast(record, FireRecord(key, id, due_time), next_due)
         return due
 
-    def put_plain_claims(self, claims: Sequence[Plain]) -> None:
+    def claim(self, claims: Sequence[Fast]) -> None:
         now = micros(_started(claims[0].fire))
         fires = [
             (fire.token, fire.replica, fire.claim_no, now, fire.key)
@@ -86,27 +81,23 @@ class PlainRows(SqliteRows):
             for each in claims
         ]
         columns = "state = 'running', token = ?, replica = ?, claim_no = ?, attempt = 1, started_at = ?"
-        self._many(f"update {{fires}} set {columns} where key = ?", fires)
-        self._many("update {jobs} set token = ?, decided_through = ?, look_at = ? where id = ?", jobs)
+        self._sql.many(f"update {{fires}} set {columns} where key = ?", fires)
+        self._sql.many("update {jobs} set token = ?, decided_through = ?, look_at = ? where id = ?", jobs)
 
-    def plain_running(self, now: datetime, keys: Sequence[str]) -> Mapping[str, FireRecord]:
-        untouched = [key for key in keys if key not in self.fires and key not in self._fire_changes]
-        if not untouched:
-            return {}
+    def running(self, now: datetime, keys: Sequence[str]) -> Mapping[str, FireRecord]:
         at = micros(now)
-        rows = self._all(_RUNNING, json.dumps(untouched), at, at)
-        fires = self._fires_of([row for row in rows if row[1] not in self._fetched_jobs])
+        fires = self._load.fires_of(self._sql.all(_RUNNING, json.dumps(keys), at, at))
         return {fire.key: fire for fire in fires}
 
-    def put_plain_ends(self, fires: Sequence[FireRecord]) -> None:
+    def end(self, fires: Sequence[FireRecord]) -> None:
         ends = [
             (fire.state.value, fire.reason, fire.settled, micros(_finished(fire)), extra_of(fire), fire.key)
             for fire in fires
         ]
         columns = "state = ?, reason = ?, settled = ?, finished_at = ?, extra = ?"
-        self._many(f"update {{fires}} set {columns} where key = ?", ends)
+        self._sql.many(f"update {{fires}} set {columns} where key = ?", ends)
         runs = [(fire.job_id, run) for fire in fires if (run := LastRun.of(fire))]
-        self._many(
+        self._sql.many(
             _RAN,
             [(id, *run_row(run), ticks(run.succeeded_at), int(run.is_failure)) for id, run in runs],
         )

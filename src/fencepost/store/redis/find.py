@@ -1,0 +1,112 @@
+"""How Redis finds rows. What the step has noted, and not yet written, is put in its place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from fencepost.model import FireRecord, JobEvent, ReplicaRecord
+from fencepost.store.backend import Find
+from fencepost.store.base import FireQuery, JobPage
+from fencepost.store.codec import micros, moment
+from fencepost.store.reader import RowReader
+from fencepost.store.redis import pages, scripts
+from fencepost.store.redis.load import RedisLoad
+from fencepost.store.redis.save import RedisSave
+from fencepost.store.redis.step import Step, chunks
+from fencepost.store.rows import MOST_EVENTS, TargetRecord
+from fencepost.store.tables import keys_of, newest
+
+
+class RedisFind(Find):
+    def __init__(self, step: Step, reader: RowReader, load: RedisLoad, save: RedisSave) -> None:
+        self._step = step
+        self._reader = reader
+        self._load = load
+        self._noted = save
+
+    def job_ids(self, page: JobPage) -> list[str]:
+        return sorted(id for id in self._step.call("HKEYS", self._step.keys.jobs) if page.has(id))[
+            : page.limit
+        ]
+
+    def jobs_of(self, target: str | None) -> Sequence[str]:
+        ids: list[str] = self._step.call("HKEYS", self._step.keys.jobs)
+        if target is None:
+            return ids
+        return [record.id for record in self._load.jobs(ids) if record.job.target == target]
+
+    def busy_jobs(self) -> Sequence[str]:
+        """To read all would take so long that another replica would always change one of them."""
+        return list({row[0] for row in self._step.script(scripts.ACTIVE)})
+
+    # --- when to decide or plan which job ------------------------------------------------------------------
+
+    def due(self, now: datetime, replica: ReplicaRecord, leads: bool, limit: int) -> list[str]:
+        found = self._first_looks(replica, leads, limit, upto=now)
+        return [id for _, id in found[:limit]]
+
+    def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
+        if replica is None:
+            (soonest,) = self._step.script(scripts.DUE, "", "", "", "")
+            return moment(int(soonest)) if soonest else None
+        found = self._first_looks(replica, leads, 1)
+        return moment(found[0][0]) if found else None
+
+    def _first_looks(
+        self, replica: ReplicaRecord, leads: bool, limit: int, upto: datetime | None = None
+    ) -> list[tuple[int, str]]:
+        """The first ones that are stored, with what this step has changed put in their place."""
+        noted, end = self._noted.jobs, "+inf" if upto is None else micros(upto)
+        passed = {*noted, *self._reader.registry.aside}
+        stored = self._step.script(scripts.DUE, replica.id, int(leads), end, limit + len(passed))
+        found = [(int(stored[n + 1]), stored[n]) for n in range(0, len(stored), 2) if stored[n] not in passed]
+        for id, change in noted.items():
+            job, decide_at = change.record.job, change.decide_at
+            known = job.target in replica.targets and (leads or job.execute_on == "any")
+            if known and decide_at is not None and (upto is None or decide_at <= upto):
+                found.append((micros(decide_at), id))
+        return sorted(found)
+
+    def due_plans(self, until: datetime, limit: int) -> list[str]:
+        aside = set(self._reader.registry.aside)
+        ids: list[str] = self._step.call(
+            "ZRANGEBYSCORE", self._step.keys.plan, "-inf", micros(until), "LIMIT", 0, limit + len(aside)
+        )
+        return [id for id in ids if id not in aside][:limit]
+
+    def soonest_plan(self) -> datetime | None:
+        aside = set(self._reader.registry.aside)
+        first = self._step.call("ZRANGE", self._step.keys.plan, 0, len(aside), "WITHSCORES")
+        moments = [int(first[n + 1]) for n in range(0, len(first), 2) if first[n] not in aside]
+        return moment(moments[0]) if moments else None
+
+    # --- events, targets, fires -----------------------------------------------------------------------------
+
+    def events(self, since: datetime) -> Iterable[JobEvent]:
+        args = ("+inf", micros(since), "LIMIT", 0, MOST_EVENTS)
+        ids = self._step.call("ZREVRANGEBYSCORE", self._step.keys.noted, *args)
+        return [event for events in self._load.events(ids).values() for event in events]
+
+    def unknown_targets(self) -> Sequence[TargetRecord]:
+        names: set[str] = set(self._step.call("ZRANGE", self._step.keys.unknown, 0, -1))
+        gone = [id for id, replica in self._noted.replicas.items() if replica is None]
+        lost = Counter(name for id in gone for name in self._load.targets_of(id))
+        for chunk in chunks(list(lost)):
+            known_by = self._step.call("HMGET", self._step.keys.knowers, *chunk)
+            names |= {
+                name for name, count in zip(chunk, known_by, strict=True) if int(count or 0) <= lost[name]
+            }
+        return [each for each in self._load.targets(sorted(names)) if each.name not in self._load.unheard_of]
+
+    def knowing(self, target: str) -> frozenset[str]:
+        replicas: dict[str, ReplicaRecord | None] = {each.id: each for each in self._load.replicas()}
+        replicas.update(self._noted.replicas)
+        return frozenset(id for id, each in replicas.items() if each is not None and target in each.targets)
+
+    def fires(self, query: FireQuery) -> list[FireRecord]:
+        keys = keys_of(query)
+        if keys is not None:
+            return newest(self._load.fires(keys), query)
+        return pages.find(self._step.call, self._step.keys, query, self._reader.registry)

@@ -1,0 +1,197 @@
+"""Claims: a replica asks for work, the fires due for it are decided, and it gets as many as it has room for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from fencepost.clock import Moment
+from fencepost.model import (
+    FireRecord,
+    JobRecord,
+    Reason,
+    ReplicaRecord,
+    State,
+    changed,
+)
+from fencepost.store.base import (
+    Claim,
+    Claimed,
+    ClaimRequest,
+)
+from fencepost.store.rows import Fast, Rows
+from fencepost.store.rules.decide import JobView, decide
+from fencepost.store.rules.leadership import is_leader
+from fencepost.store.rules.ledger import close, finish, keep, later, stored_job
+
+MOST_JOBS = 1000
+"""Jobs one claim decides at the most."""
+
+DECIDE_AGAIN = timedelta(milliseconds=500)
+"""When a due fire could not be decided (its predecessor may be dead) it is decided again after this."""
+
+
+def claim_fires(rows: Rows, at: Moment, request: ClaimRequest) -> Claimed:
+    """Decide what is due for this replica and claim up to `room` of it.
+
+    A reply can be lost after the commit. The replica then asks again under the same number and gets the
+    same claims; a lower number is a message from the past and gets nothing. Without this a lost reply
+    would leave fires claimed by a live replica that never heard of them.
+    """
+    replica, era = rows.replicas.get(request.replica), rows.leader.era
+    if replica is None or request.number < replica.claim_no:
+        return Claimed()
+    if (request.incarnation, request.server) != (era.incarnation, era.server):
+        return Claimed()
+    if request.number == replica.claim_no:
+        mine = [f for f in rows.fires.running_of(replica.id) if f.claim_no == request.number]
+        jobs = [(fire, rows.jobs.get(fire.job_id)) for fire in mine]
+        again = tuple(Claim(fire, job.job) for fire, job in jobs if job and not rows.jobs.aside(job.id))
+        return Claimed(again, wake_in=0.0, steps=replica.steps)
+    if era.standing != "settled":
+        rows.leader = changed(rows.leader, era=changed(era, standing="settled"))
+    leads = is_leader(rows, request.replica, request.term)
+    due = due_for(rows, at, replica, leads, jobs_to_decide(request.room))
+    if not due and not rows.remembers_empty_claims:
+        return Claimed(wake_in=wakes_in(rows, at, replica, leads), steps=replica.steps)
+    # A claim is a sign of life: what it hands out is held for a whole TTL from now.
+    replica = changed(
+        replica,
+        claim_no=request.number,
+        renewals=replica.renewals + 1,
+        steps=replica.steps + 1,
+        expires=at.steady + replica.ttl,
+    )
+    rows.replicas.put(replica)
+    return claim_due(rows, at, replica, leads, request.room, due)
+
+
+@dataclass
+class Closed:
+    """Rows that a claim has closed, and how many fires of each."""
+
+    rows: list[FireRecord] = field(default_factory=list)
+    now: dict[str, int] = field(default_factory=dict)
+
+    def add(self, fire: FireRecord | None, number: int) -> None:
+        if fire is not None:
+            self.rows.append(fire)
+            self.now[fire.key] = number
+
+
+def claim_due(
+    rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool, room: int, due: Sequence[str]
+) -> Claimed:
+    claims: list[Claim] = []
+    closed = Closed()
+    fast = rows.fast_due(at.wall, due) if room and rows.leader.era.lost_through is None else {}
+    rows.preload(at.wall, jobs=[id for id in due if id not in fast])
+    fast_claims: list[Fast] = []
+    for job_id in due:
+        if len(claims) >= room > 0:
+            break
+        if rows.jobs.aside(job_id):
+            continue
+        if job_id in fast:
+            record, fire = _claimed(rows, at, fast[job_id].record, fast[job_id].fire, replica)
+            fast_claims.append(Fast(record, fire, fast[job_id].next_at))
+            claims.append(Claim(fire, record.job))
+        else:
+            decide_job(rows, at, replica, stored_job(rows, job_id), room - len(claims), claims, closed)
+    if fast_claims:
+        rows.put_fast_claims(fast_claims)
+    wake_in = wakes_in(rows, at, replica, leads)
+    return Claimed(tuple(claims), tuple(closed.rows), wake_in, replica.steps, closed.now)
+
+
+def decide_job(
+    rows: Rows,
+    at: Moment,
+    replica: ReplicaRecord,
+    record: JobRecord,
+    room: int,
+    claims: list[Claim],
+    closed: Closed,
+) -> None:
+    record = _without_lost(rows, at, record)
+    decision = decide(_view(rows, at, record), at.wall, room)
+    numbers: Counter[str] = Counter()
+    for closing in decision.closings:
+        record = close(rows, at, record, closing)
+        numbers[record.tail or ""] += closing.fire.count
+    for fire in decision.queued:
+        # To admit it is a decision: where the store's clock steps back, no calendar may plan it again.
+        record = changed(record, decided_through=later(record, fire.due_at))
+        rows.fires.put(changed(fire, state=State.QUEUED))
+    for fire in decision.claims:
+        record, claimed = _claimed(rows, at, record, fire, replica)
+        rows.fires.put(claimed)
+        claims.append(Claim(claimed, record.job, _free_at(record, fire)))
+    for key, number in numbers.items():
+        closed.add(rows.fires.get(key), number)
+    keep(rows, at, record, DECIDE_AGAIN if decision.contended else None)
+
+
+def _view(rows: Rows, at: Moment, record: JobRecord) -> JobView:
+    due = rows.fires.due(record.id, at.wall)
+    active = rows.fires.active(record.id)
+    overdue = any(fire.state is State.RUNNING and _overdue(rows, at, fire.replica) for fire in active)
+    lost_through = rows.leader.era.lost_through if record.job.after_crash == "record" else None
+    return JobView(record, due, active, overdue, rows.targets.get(record.job.target).gaps, lost_through)
+
+
+def _overdue(rows: Rows, at: Moment, replica: str | None) -> bool:
+    presence = rows.replicas.get(replica) if replica else None
+    return presence is None or presence.expires <= at.steady
+
+
+def _without_lost(rows: Rows, at: Moment, record: JobRecord) -> JobRecord:
+    """End what waited to be run again when data was lost, and could not be read just then: it may have run."""
+    lost_through = rows.leader.era.lost_through
+    if lost_through is None or record.job.after_crash != "record":
+        return record
+    for fire in rows.fires.active(record.id):
+        if fire.state is State.WAITING and (fire.started_at or fire.due_at) <= lost_through:
+            finish(rows, at, fire, State.LOST, Reason.DATA_LOSS)
+    return stored_job(rows, record.id)
+
+
+def _claimed(
+    rows: Rows, at: Moment, record: JobRecord, fire: FireRecord, replica: ReplicaRecord
+) -> tuple[JobRecord, FireRecord]:
+    token = max(record.token, rows.leader.era.first_token) + 1
+    fire = changed(
+        fire,
+        state=State.RUNNING,
+        token=token,
+        replica=replica.id,
+        claim_no=replica.claim_no,
+        attempt=fire.attempt + 1,
+        not_before=None,
+        started_at=at.wall,
+    )
+    decided = later(record, fire.due_at) if fire.scheduled else record.decided_through
+    return changed(record, token=token, decided_through=decided), fire
+
+
+def _free_at(record: JobRecord, fire: FireRecord) -> datetime | None:
+    """Until when a fire waited for its turn: when the run before it ended. Others are late, they do not wait."""
+    waits = fire.state is State.QUEUED or not fire.scheduled
+    before = record.last_run.finished_at if waits and record.last_run else None
+    return before if before is not None and before > fire.due_at else None
+
+
+def due_for(rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool, limit: int = MOST_JOBS) -> list[str]:
+    return [] if replica.draining else rows.jobs.due(at.wall, replica, leads, limit)
+
+
+def wakes_in(rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool) -> float | None:
+    soonest = rows.jobs.soonest(replica, leads)
+    return None if soonest is None else max(0.0, (soonest - at.wall).total_seconds())
+
+
+def jobs_to_decide(room: int) -> int:
+    """Costs follow what can be claimed: hardly more jobs are looked at than there is room for."""
+    return max(20, room) if room else MOST_JOBS

@@ -1,0 +1,174 @@
+"""How fires end, wait and are counted, and when the fires of a job must next be decided."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from fencepost.clock import Moment
+from fencepost.model import (
+    FireRecord,
+    Gap,
+    JobRecord,
+    Reason,
+    State,
+    changed,
+    crashed,
+)
+from fencepost.store.rows import Rows
+from fencepost.store.rules.decide import Closing
+from fencepost.store.unreadable import RowUnreadable
+
+
+def finish(rows: Rows, at: Moment, fire: FireRecord, state: State, reason: str | None) -> FireRecord:
+    fire = finished(at, fire, state, reason)
+    rows.fires.put(fire)
+    keep_job_of(rows, at, fire)
+    return fire
+
+
+def finished(at: Moment, fire: FireRecord, state: State, reason: str | None) -> FireRecord:
+    return changed(fire, state=state, reason=reason, finished_at=at.wall, not_before=None)
+
+
+def wait_again(
+    rows: Rows, at: Moment, fire: FireRecord, not_before: datetime, settled: int = 0
+) -> FireRecord:
+    fire = changed(fire, settled=settled)
+    if fire.cancel_requested:
+        return finish(rows, at, fire, State.CANCELLED, Reason.REQUESTED)
+    record = rows.jobs.get(fire.job_id)
+    if record is not None and record.removed_at:
+        return finish(rows, at, fire, State.CANCELLED, Reason.REMOVED)
+    fire = changed(fire, state=State.WAITING, not_before=not_before, progress=None)
+    rows.fires.put(fire)
+    keep_job_of(rows, at, fire)
+    return fire
+
+
+def crash(
+    rows: Rows,
+    at: Moment,
+    fire: FireRecord,
+    died: Reason = Reason.REPLICA_DIED,
+    error: str | None = None,
+) -> FireRecord:
+    """Its replica is dead. Whether the body ran is unknowable: record it, or run it again if so asked."""
+    job = stored_job(rows, fire.job_id).job
+    fire = changed(fire.ended(at.wall, "lost", error), crashes=fire.crashes + 1)
+    if job.after_crash == "rerun" and fire.crashes < job.crash_attempts and not fire.cancel_requested:
+        return wait_again(rows, at, fire, at.wall)
+    worn_out = job.after_crash == "rerun" and fire.crashes >= job.crash_attempts
+    return finish(rows, at, fire, State.LOST, crashed(fire.crashes) if worn_out else died)
+
+
+def close(rows: Rows, at: Moment, record: JobRecord, closing: Closing) -> JobRecord:
+    """End a fire that never started. Neighbours that share one fate are one row."""
+    fire, tail = closing.fire, rows.fires.get(record.tail) if record.tail else None
+    if tail is not None and _same_fate(tail, closing) and _adjacent(rows, record, tail, fire):
+        rows.fires.drop(fire)
+        grown = changed(tail, count=tail.count + fire.count, last_due_at=fire.last_due)
+        rows.fires.put(changed(grown, refers_to=closing.refers_to, finished_at=at.wall))
+    else:
+        closed = changed(fire, state=closing.state, reason=closing.reason, refers_to=closing.refers_to)
+        rows.fires.put(changed(closed, finished_at=at.wall))
+        record = changed(record, tail=fire.key if fire.scheduled else record.tail)
+    if fire.scheduled:
+        record = changed(record, decided_through=later(record, fire.last_due))
+    return record
+
+
+def _adjacent(rows: Rows, record: JobRecord, tail: FireRecord, fire: FireRecord) -> bool:
+    """Nothing lies between: no fire after the tail has been decided, and none before this one waits."""
+    undecided = rows.fires.due(fire.job_id, fire.due_at)
+    return (
+        tail.last_due == record.decided_through
+        and tail.last_due < fire.due_at
+        and not any(tail.last_due < other.due_at < fire.due_at for other in undecided if other.scheduled)
+    )
+
+
+def _same_fate(tail: FireRecord, closing: Closing) -> bool:
+    return (
+        closing.fire.scheduled
+        and tail.state is closing.state
+        and tail.reason == closing.reason
+        # A backlog that grows while nobody has room is coalesced into ever newer fires.
+        and (tail.refers_to == closing.refers_to or closing.reason is Reason.COALESCED)
+        # What somebody cancelled by its key must stay to be found by its key.
+        and closing.reason is not Reason.REQUESTED
+    )
+
+
+def later(record: JobRecord, due_at: datetime) -> datetime:
+    return max(due_at, record.decided_through or due_at)
+
+
+def keep(rows: Rows, at: Moment, record: JobRecord, again_in: timedelta | None = None) -> None:
+    head = record.segments[0] if record.segments else None
+    orphaned = rows.targets.get(record.job.target).orphaned and not record.removed_at
+    plan_at = None if head is None or orphaned else head.next_at
+    decide_at = at.wall + again_in if again_in else next_decision(rows, at, record)
+    if (row := rows.jobs.aside(record.id)) and not row.foreign and not record.removed_at:
+        decide_at = at.wall  # a fire that cannot be read may be due
+    rows.jobs.put(record, decide_at, plan_at)
+
+
+def keep_job_of(rows: Rows, at: Moment, fire: FireRecord) -> None:
+    """The end of a run counts also while its job cannot be read: its record lacks that run then, and whatever
+    waited for it is decided when the job can be read again."""
+    record = rows.jobs.get(fire.job_id)
+    if record is None:
+        rows.jobs.decide_soon(fire.job_id, at.wall)
+    else:
+        keep(rows, at, record.after_run(fire) if fire.state.final else record)
+
+
+def next_decision(rows: Rows, at: Moment, record: JobRecord) -> datetime | None:
+    """When this job's fires next need a decision. A fire that waits for its turn, or for the planner,
+    needs none: the step that ends the wait calls this again."""
+    looks: list[datetime] = []
+    active, pause = rows.fires.active(record.id), record.paused_at(at.wall)
+    at_once = record.job.overlap.at_once
+    if sum(1 for fire in active if fire.state is State.RUNNING) < at_once:
+        for fire in active:
+            if fire.state is State.WAITING and fire.not_before is not None:
+                looks += _unless_held(fire, fire.not_before, pause)
+    full = len(active) >= at_once
+    fresh: list[FireRecord] = []
+    for fire in rows.fires.due(record.id, at.wall):
+        if fire.scheduled and fire.state is State.PENDING:
+            fresh.append(fire)
+        elif not full:
+            looks += _unless_held(fire, fire.due_at, pause)
+    if fresh and record.behind_at(at.wall) and at.wall - fresh[0].due_at > record.job.misfire_after:
+        fresh = []  # a backlog is decided when the planner has caught up
+    for fire in fresh:
+        looks += [fire.due_at] if record.paused_at(fire.due_at) else _unless_held(fire, fire.due_at, pause)
+    soonest = min(looks, default=None)
+    if soonest is not None and soonest <= at.wall:
+        return soonest
+    planned = rows.fires.next_planned(record.id, at.wall)
+    return min((look for look in (soonest, planned) if look), default=None)
+
+
+def _unless_held(fire: FireRecord, when: datetime, pause: Gap | None) -> list[datetime]:
+    """When to look at it: a pause holds what is scheduled until it ends, if it ends by itself."""
+    if pause is None or not fire.scheduled:
+        return [when]
+    return [max(when, pause.until)] if pause.until is not None else []
+
+
+def stored_job(rows: Rows, id: str) -> JobRecord:
+    record = rows.jobs.get(id)
+    if record is None:
+        refuse_aside(rows, id)
+    assert record is not None, "a fire's job is never forgotten"
+    return record
+
+
+def refuse_aside(rows: Rows, job_id: str, what: str = "") -> None:
+    """Nothing is done with a job that cannot be read: what it would break is not known. A job whose calendar is
+    not known here can be paused, triggered and removed all the same."""
+    row = rows.jobs.aside(job_id)
+    if row is not None and not row.foreign:
+        raise RowUnreadable(f"{what}job {job_id} is set aside: {row.told}; {row.remedy}")

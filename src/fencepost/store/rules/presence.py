@@ -1,0 +1,178 @@
+"""Presence: heartbeats, who is alive, and what a dead replica ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fencepost.clock import Moment
+from fencepost.model import (
+    FireRecord,
+    Reason,
+    ReplicaRecord,
+    changed,
+)
+from fencepost.store.base import (
+    Beat,
+    GiveBack,
+    Held,
+    Pulse,
+    Roster,
+    Suspect,
+    Swept,
+)
+from fencepost.store.rows import Rows
+from fencepost.store.rules.data_loss import begin_anew, doubt_through, has_lost_data
+from fencepost.store.rules.leadership import OBSERVED, campaign_for, is_leader, resign
+from fencepost.store.rules.ledger import crash
+from fencepost.store.rules.targets import adopt, notice_unknown_targets
+from fencepost.store.rules.updates import update_claim
+
+
+def heartbeat(rows: Rows, at: Moment, beat: Beat) -> Pulse:
+    known = rows.replicas.get(beat.replica)
+    if has_lost_data(rows.leader, known, beat.seen):
+        begin_anew(rows, at, beat.seen)
+    elif rows.leader.era.standing == "lost" and beat.seen.incarnation < rows.leader.era.incarnation:
+        doubt_through(rows, beat.seen)
+    if known is None and not beat.joining:
+        known = _presence_anew(rows, at, beat)
+        if known is None:
+            return Pulse(at.wall, False, rows.leader)
+    if known is None:
+        known = _newcomer(at, beat)
+        rows.replicas.put(known)
+        rows.notify = True  # the leader watches only those it has heard of
+    if beat.number > known.beat_no:
+        known = _renew(rows, at, known, beat)
+    held = tuple(
+        Held(fire.key, fire.token, fire.claim_no, fire.cancel_requested)
+        for fire in rows.fires.running_of(beat.replica)
+    )
+    return Pulse(at.wall, True, rows.leader, held, known.steps)
+
+
+def _newcomer(at: Moment, beat: Beat) -> ReplicaRecord:
+    return ReplicaRecord(
+        id=beat.replica,
+        host=beat.host,
+        pid=beat.pid,
+        version=beat.version,
+        joined_at=at.wall,
+        ttl=beat.ttl,
+        heartbeat=beat.heartbeat,
+        expires=at.steady + beat.ttl,
+        claim_no=beat.claim_no,
+    )
+
+
+def _presence_anew(rows: Rows, at: Moment, beat: Beat) -> ReplicaRecord | None:
+    """A presence that is there and cannot be read, from the beat that shows that its replica lives. If it is not
+    known either which tasks that one knows, it must join again."""
+    broken = next((each for each in rows.replicas.broken() if each.id == beat.replica), None)
+    targets = broken.targets if broken is not None and beat.targets is None else beat.targets
+    if broken is None or not targets:
+        return None
+    fresh = _newcomer(at, beat)
+    return changed(fresh, targets=targets, steps=beat.seen.steps, renewals=broken.renewals)
+
+
+def _renew(rows: Rows, at: Moment, known: ReplicaRecord, beat: Beat) -> ReplicaRecord:
+    targets = known.targets if beat.targets is None else tuple(sorted(set(beat.targets)))
+    renewed = changed(
+        known,
+        expires=at.steady + beat.ttl,
+        ttl=beat.ttl,
+        heartbeat=beat.heartbeat,
+        renewals=known.renewals + 1,
+        beat_no=beat.number,
+        steps=max(known.steps, beat.seen.steps) + 1,
+        targets=targets,
+        draining=beat.draining,
+        lingering=known.lingering if beat.lingering is None else beat.lingering,
+    )
+    rows.replicas.put(renewed)
+    if targets != known.targets:
+        adopt(rows, at, targets)
+    if beat.draining:
+        resign(rows, at, known.id)
+    elif beat.campaign is not None:
+        campaign_for(rows, at, known.id, beat.heartbeat, beat.campaign)
+    return renewed
+
+
+def leave(rows: Rows, at: Moment, replica: str) -> None:
+    for fire in _sound_runs(rows, replica):
+        if rows.leader.era.standing == "restarted":
+            crash(rows, at, fire, Reason.DATA_LOSS)  # that it was settled may have been lost
+        else:
+            update_claim(rows, at, GiveBack(fire.key, fire.token))
+    resign(rows, at, replica)
+    if not _holds_stuck(rows, replica):
+        rows.replicas.drop(replica)
+
+
+def _sound_runs(rows: Rows, replica: str) -> list[FireRecord]:
+    """Not those whose job cannot be read: it is not known what becomes of a run that was cut off."""
+    return [fire for fire in rows.fires.running_of(replica) if rows.jobs.get(fire.job_id) is not None]
+
+
+def _holds_stuck(rows: Rows, replica: str) -> bool:
+    """Its presence is kept, also when it is dead: what it ran is settled when it can be read, or is removed."""
+    runs = rows.fires.running_of(replica)
+    return any(rows.jobs.get(fire.job_id) is None for fire in runs) or rows.fires.holds_broken(replica)
+
+
+def roster(rows: Rows, at: Moment) -> Roster:
+    replicas = tuple(_presences(rows))
+    overdue = frozenset(replica.id for replica in replicas if replica.expires <= at.steady)
+    return Roster(at.wall, rows.leader, replicas, overdue, at.steady)
+
+
+def _presences(rows: Rows) -> list[ReplicaRecord]:
+    broken = rows.replicas.broken()
+    found = rows.replicas.every()
+    return sorted([*found, *broken], key=lambda replica: replica.id) if broken else found
+
+
+def sweep(rows: Rows, at: Moment, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
+    if not is_leader(rows, by, term):
+        return None
+    expired, settled = [], []
+    present = {replica.id: replica for replica in _presences(rows)}
+    for suspect in suspects:
+        replica = present.get(suspect.replica)
+        if replica is None or not is_dead(at, replica, suspect):
+            continue
+        settled += _crash_all(rows, at, replica.id)
+        if not _holds_stuck(rows, replica.id):
+            rows.replicas.drop(replica.id)
+            expired.append(replica.id)
+    notice_unknown_targets(rows, at)
+    if settled:
+        rows.notify = True
+    return Swept(roster(rows, at), tuple(expired), tuple(settled))
+
+
+def is_dead(at: Moment, replica: ReplicaRecord, suspect: Suspect) -> bool:
+    """The same rule for a replica and all its runs; proof of death needs no further witness."""
+    if suspect.dead:
+        return True
+    if suspect.renewals != replica.renewals:
+        return False
+    expired = replica.expires <= at.steady
+    return suspect.seconds >= OBSERVED * (replica.heartbeat if expired else replica.ttl)
+
+
+def _crash_all(rows: Rows, at: Moment, replica: str) -> list[FireRecord]:
+    return [crash(rows, at, fire) for fire in _sound_runs(rows, replica)]
+
+
+def reboot(rows: Rows, at: Moment) -> tuple[FireRecord, ...]:
+    """The machine all replicas ran on has started anew: that every one of them is dead is proven."""
+    settled: list[FireRecord] = []
+    for replica in _presences(rows):
+        settled += _crash_all(rows, at, replica.id)
+        if not _holds_stuck(rows, replica.id):
+            rows.replicas.drop(replica.id)
+    rows.leader = changed(rows.leader, holder=None)
+    return tuple(settled)

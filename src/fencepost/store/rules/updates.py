@@ -1,0 +1,125 @@
+"""Updates: a run reports, is settled, waits for a retry, or is given back; only under its current token."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+
+from fencepost.clock import Moment
+from fencepost.model import (
+    FireRecord,
+    State,
+    changed,
+)
+from fencepost.store.base import (
+    GiveBack,
+    Report,
+    RetryLater,
+    Settle,
+    Update,
+    Updated,
+)
+from fencepost.store.rows import Rows
+from fencepost.store.rules.claims import due_for
+from fencepost.store.rules.ledger import finished, keep, refuse_aside, wait_again
+
+
+def update_claims(rows: Rows, at: Moment, replica: str, updates: Sequence[Update]) -> Updated:
+    _refuse_to_forget(rows, at, updates)
+    fast = _settle_fast(rows, at, updates)
+    rows.preload(at.wall, fires=[update.key for update in updates if update.key not in fast])
+    accepted = tuple(update.key in fast or update_claim(rows, at, update) for update in updates)
+    presence, leads = rows.replicas.get(replica), rows.leader.holder == replica
+    if presence is None:
+        return Updated(accepted)
+    # As long as there is doubt only beats count, which say what was seen: otherwise a count that was lost would be
+    # made up by what is done now.
+    if rows.may_lose_writes and any(accepted) and rows.leader.era.standing == "settled":
+        presence = changed(presence, steps=presence.steps + 1)
+        rows.replicas.put(presence)
+    due = bool(due_for(rows, at, presence, leads, limit=1))
+    return Updated(accepted, due, presence.steps)
+
+
+def _refuse_to_forget(rows: Rows, at: Moment, updates: Sequence[Update]) -> None:
+    """What a run keeps for later ones is written with its outcome, or neither is; before anything is changed."""
+    keeping = [each for each in updates if isinstance(each, Settle) and each.keep is not None]
+    if keeping:
+        rows.preload(at.wall, fires=[settle.key for settle in keeping])
+    for settle in keeping:
+        fire = rows.fires.get(settle.key)
+        if fire is None or fire.state is not State.RUNNING or fire.token != settle.token:
+            continue
+        if rows.jobs.get(fire.job_id) is None:
+            refuse_aside(rows, fire.job_id, f"what {fire.key} keeps for later runs cannot be stored: ")
+
+
+def _settle_fast(rows: Rows, at: Moment, updates: Sequence[Update]) -> set[str]:
+    """Settle in bulk what can be; the keys of those settled."""
+    times = Counter(update.key for update in updates)
+    settles = [
+        each for each in updates if isinstance(each, Settle) and times[each.key] == 1 and each.keep is None
+    ]
+    running = rows.fast_running(at.wall, [each.key for each in settles])
+    ends = [
+        _settled(at, running[settle.key], settle)
+        for settle in settles
+        if settle.key in running and running[settle.key].token == settle.token
+    ]
+    if ends:
+        rows.put_fast_ends(ends)
+    return {fire.key for fire in ends}
+
+
+def update_claim(rows: Rows, at: Moment, update: Update) -> bool:
+    """Compare and set on the token: only the current one may report, settle or give back. A settle
+    repeated because its reply was lost finds its own token on the row and is answered alike."""
+    fire = rows.fires.get(update.key)
+    if fire is None or fire.token != update.token:
+        return False
+    if fire.settled and fire.settled == update.token:
+        return not isinstance(update, Report) and fire.attempts[-1].outcome == _outcome(update)
+    if fire.state is not State.RUNNING:
+        return False
+    if isinstance(update, Report):
+        rows.fires.put(
+            changed(
+                fire,
+                progress=fire.progress if update.progress is None else update.progress,
+                checkpoint=update.checkpoint if update.saves else fire.checkpoint,
+                output=fire.output if update.output is None else update.output,
+            )
+        )
+        return True
+    if isinstance(update, Settle):
+        settled = _settled(at, fire, update)
+        rows.fires.put(settled)
+        record = rows.jobs.get(fire.job_id)
+        if record is None:
+            rows.jobs.decide_soon(fire.job_id, at.wall)
+        else:
+            record = record.after_run(settled)
+            keep(rows, at, record if update.keep is None else changed(record, kept=update.keep))
+    elif isinstance(update, RetryLater):
+        ended = fire.ended(at.wall, _outcome(update), update.error)
+        wait_again(rows, at, ended, at.wall + timedelta(seconds=update.delay), settled=update.token)
+    elif isinstance(update, GiveBack):
+        # Nobody failed: what was given back does not count as an attempt.
+        ended = changed(fire.ended(at.wall, _outcome(update)), attempt=fire.attempt - 1)
+        wait_again(rows, at, ended, at.wall, settled=update.token)
+        rows.notify = True
+    return True
+
+
+def _settled(at: Moment, fire: FireRecord, settle: Settle) -> FireRecord:
+    ended = finished(at, fire.ended(at.wall, _outcome(settle), settle.error), settle.state, settle.reason)
+    output = fire.output if settle.output is None else settle.output
+    return changed(ended, settled=settle.token, output=output, result=settle.result)
+
+
+def _outcome(update: Settle | RetryLater | GiveBack) -> str:
+    """How an attempt is put on record."""
+    if isinstance(update, Settle):
+        return update.state.value
+    return "retry" if isinstance(update, RetryLater) else "given back"
