@@ -110,7 +110,7 @@ class FirstByte:
     first_ms: float
     """The first of them."""
     apart_ms: float
-    """The median of some with a pause in between: most are read anew, unless reading takes longer than a tenth of it."""
+    """The median of some with a pause in between: read anew, unless a reading takes more than a tenth of it."""
 
 
 @dataclass(frozen=True)
