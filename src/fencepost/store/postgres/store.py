@@ -329,8 +329,8 @@ class PostgresStore(Mirror):
     ) -> UnitOfWork:
         reader = RowReader(self.unreadable)
         load = PostgresLoad(db, reader, self._targets, known_jobs)
-        find, save = PostgresFind(db, reader, load, holds_due), PostgresSave(db, reader, load)
-        return UnitOfWork(Backend(reader, load, find, save))
+        save = PostgresSave(db, reader, load)
+        return UnitOfWork(Backend(reader, load, PostgresFind(db, reader, load, save, holds_due), save))
 
     @contextmanager
     def _transaction(
