@@ -31,6 +31,9 @@ STORES = ("sqlite", "postgres")
 WATCHERS = 10
 APART, PAUSE = 5, 1.6
 """Times, and seconds in between: what is read is shared for a second, or ten times as long as it took."""
+WATCHED = "/"
+INSTEAD = ("/api/v1/overview", "/api/v1/lanes")
+"""What is watched if there is no such page."""
 DENSE = 10
 """Jobs that have fired each second."""
 JOB = "other00042"
@@ -141,13 +144,14 @@ def measure(
         fire = quote(asyncio.run(_a_fire(place.url)), safe="")
         for path in paths:
             pages.append(_first_byte(service, path.replace("{fire}", fire)))
-            told(_page(pages[-1]))
+            told(page(pages[-1]))
         alone = service.situation("nobody watches", seconds)
         told(shown(alone))
-        load = _watchers(service, seconds)
+        parts = [WATCHED] if service.asked(WATCHED)[0] == 200 else [*INSTEAD]
+        load = _watchers(service, seconds, parts)
         try:
             time.sleep(4)
-            watched = service.situation(f"{WATCHERS} people watch", seconds)
+            watched = service.situation(f"{WATCHERS} people watch {' and '.join(parts)}", seconds)
             told(shown(watched))
             counted = json.loads(load.communicate(timeout=60)[0])
         finally:
@@ -175,8 +179,8 @@ def _first_byte(service: Service, path: str) -> FirstByte:
     return FirstByte(path, asked[-1][0], median(took) * 1000, took[0] * 1000, median(apart) * 1000)
 
 
-def _watchers(service: Service, seconds: float) -> subprocess.Popen[bytes]:
-    how = map(str, (service.port, seconds + 8, WATCHERS))
+def _watchers(service: Service, seconds: float, watched: Sequence[str]) -> subprocess.Popen[bytes]:
+    how = [*map(str, (service.port, seconds + 8, WATCHERS)), *watched]
     return subprocess.Popen(
         [sys.executable, "-m", "bench.dashboard_load", *how], cwd=ROOT, stdout=subprocess.PIPE
     )
@@ -202,7 +206,7 @@ async def _fill(url: str, jobs: int, fires: int) -> None:
             db.execute("vacuum analyze fencepost.final")
 
 
-def _page(found: FirstByte) -> str:
+def page(found: FirstByte) -> str:
     status = "" if found.status == 200 else f", answered {found.status}"
     rest = f"the first {found.first_ms:.0f} ms, each by itself {found.alone_ms:.0f} ms"
     return f"{found.median_ms:6.1f} ms ({rest}) {found.path}{status}"
@@ -210,8 +214,8 @@ def _page(found: FirstByte) -> str:
 
 def summary(found: Dashboard) -> str:
     priority = "real-time" if found.realtime else "normal"
-    slowest = max(found.pages, key=lambda page: page.median_ms)
-    missing = [page.path for page in found.pages if page.status != 200]
+    slowest = max(found.pages, key=lambda each: each.median_ms)
+    missing = [each.path for each in found.pages if each.status != 200]
     not_served = f"; not answered with 200: {', '.join(missing)}" if missing else ""
     return (
         f"{found.jobs} jobs, {found.fires} fires, {priority} priority: the slowest first byte of {len(found.pages)} "

@@ -252,6 +252,10 @@ def show(results: dict[str, Any]) -> None:
             console.print(
                 f"{store}: ten fires a second beside {each.jobs} jobs: {each.p50_ms:.1f} / {each.p99_ms:.1f} ms late"
             )
+        if "dashboard" in found:
+            for page in found["dashboard"].pages:
+                console.print(f"{store}: {dashboard.page(page)}")
+            console.print(f"{store}: {dashboard.summary(found['dashboard'])}")
         if "readers" in found:
             console.print(f"{store}: {readers.summary(found['readers'])}")
         if not found["rates"]:

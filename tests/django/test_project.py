@@ -51,13 +51,18 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
 from fencepost import Fire
-from fencepost.django import checks, project, scheduler
+from fencepost.django import checks, every, project, scheduler
 from fencepost.django.bodies import body_of
 from shop.models import Run
 from shop.tasks import send_receipts
 from django_tasks_db.models import DBTaskResult
 
 answer["jobs"] = sorted(scheduler.jobs)
+@scheduler.job(every(hours=2, overlap="queue"), id="by_hand")
+def declared(): ...
+
+answer["declared"] = [scheduler.jobs["by_hand"].overlap.kind, scheduler._id_of(declared)]
+scheduler.withdraw(["by_hand"])
 answer["checked"] = [str(found) for found in checks.check_project()]
 
 def said_of(value, **env):
@@ -116,6 +121,7 @@ def judge(found: dict[str, Any]) -> None:
     assert found["jobs"] == ["chime", "elsewhere", "tick", "tock"], (
         "of the module that failed none, not even half"
     )
+    assert found["declared"] == ["queue", "by_hand"]
     [broken] = found["checked"]
     assert "fencepost.W005" in broken
     assert "broken.jobs cannot be imported" in broken
@@ -167,4 +173,4 @@ def test_the_commands_know_the_project(site: Site) -> None:
 def test_the_example_tests_its_jobs_in_virtual_time(tmp_path: Path) -> None:
     site = Site(tmp_path)
     shutil.copy(EXAMPLE / "shop" / "jobs.py", site.folder / "shop")
-    assert "Ran 4 tests" in site.manage("test").stderr
+    assert "Ran 5 tests" in site.manage("test").stderr

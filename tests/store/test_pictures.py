@@ -225,6 +225,29 @@ async def test_a_lane_that_has_not_changed_is_not_read_again(
     assert after.marks[-1].state == "succeeded"
 
 
+async def test_lanes_that_are_followed_are_those_that_are_read_anew(
+    looking: Looking, harness: Harness
+) -> None:
+    """Also while a run lasts, and when the window has moved on by some buckets."""
+    ahead = timedelta(minutes=9)
+    await drawn(looking, until=await harness.now() + ahead)
+    for seconds in (1, 4, 10, 30, 10):
+        await harness.plan()
+        await harness.elapse(seconds)
+        for fire in (await harness.claims("a", 20))[1:]:
+            await harness.settle(fire, State.FAILED if fire.job_id == "broken" else State.SUCCEEDED)
+        until = await harness.now() + ahead  # so that a minute of the past is seen
+        followed = await drawn(looking, until=until)
+        anew = await drawn(Looking(harness.store), until=until)
+        for lane, other in zip(followed.items, anew.items, strict=True):
+            if other.exact:
+                assert lane.marks == other.marks, lane.job_id
+            assert [(mark.at, mark.state) for mark in lane.marks] == [
+                (mark.at, mark.state) for mark in other.marks
+            ]
+            assert lane.planned == other.planned
+
+
 async def test_the_overview_says_that_all_is_accounted_for(looking: Looking, harness: Harness) -> None:
     found = await overview(reader_of(looking), looking.store, TEN_MINUTES)
     assert found.verdict == "yes"

@@ -6,6 +6,7 @@ from django.test import TestCase
 from django_tasks_db.models import DBTaskResult
 
 from fencepost.django.testing import virtual
+from fencepost.errors import ConfigurationError
 from shop.jobs import count_orders, forget_old_orders, remind
 from shop.models import Order, Run
 from shop.tasks import send_receipts
@@ -19,6 +20,15 @@ class JobTests(TestCase):
             time.assert_ran(remind, times=5)
         self.assertEqual(Order.objects.exclude(reminded_at=None).count(), 1)
         self.assertEqual(Run.objects.filter(job="remind").count(), 5)
+
+    def test_a_payment_triggers_the_reminders(self) -> None:
+        order = Order.objects.create(customer="ann@example.com")
+        with virtual() as time:
+            key = self.client.get(f"/pay/{order.pk}/").content.decode()
+            time.advance(seconds=1)
+            self.assertEqual([fire.state for fire in time.fires(remind) if fire.key == key], ["succeeded"])
+        with self.assertRaisesMessage(ConfigurationError, "the database of a test is no store"):
+            self.client.get(f"/pay/{order.pk}/")
 
     def test_coroutines_use_the_database_of_the_test(self) -> None:
         Order.objects.create(customer="ann@example.com")

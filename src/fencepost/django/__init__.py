@@ -12,7 +12,8 @@
 
     configuration.py, databases.py   FENCEPOST of the settings; the project's database as the store
     project.py, discovery.py         the project's one scheduler; the jobs.py of its apps
-    declare.py, bodies.py, tasks.py  the decorators; what a fire runs: a function, or a task that it enqueues
+    declare.py, schedulers.py        the decorators; the scheduler that is the project's
+    bodies.py, tasks.py              what a fire runs: a function, or a task that it enqueues
     wsgi.py, asgi.py                 web processes that take part
     views.py, urls.py                API and dashboard, with Django's users and permissions
     apps.py, checks.py, models.py    what Django itself asks an app for

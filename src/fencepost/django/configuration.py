@@ -10,8 +10,9 @@ from typing import Any
 from django.conf import settings as project
 
 from fencepost.django.databases import check_alias, database_url, is_url
+from fencepost.django.project import is_testing
+from fencepost.django.schedulers import ProjectScheduler
 from fencepost.errors import ConfigurationError
-from fencepost.scheduler.scheduler import Scheduler
 from fencepost.settings import Settings, did_you_mean
 
 DEFAULT_ALIAS = "default"
@@ -27,14 +28,19 @@ class DjangoSettings(Settings):
     def store_url(self, *, env: Mapping[str, str] | None = None) -> str:
         if self.store is not None or self.database is None:
             return super().store_url(env=env)
+        if is_testing():
+            raise ConfigurationError(
+                "the database of a test is no store: put `with fencepost.django.testing.virtual():` around what "
+                'triggers a job, or give the tests a store of their own, as FENCEPOST = {"STORE": "sqlite:////tmp/tests.db"}'
+            )
         return database_url(self.database)
 
 
-def make_scheduler() -> Scheduler:
+def make_scheduler() -> ProjectScheduler:
     """The project's scheduler, without jobs. Raises `ConfigurationError`."""
     given = given_settings()
     store = given.pop("store", None)
-    scheduler = Scheduler(**given)
+    scheduler = ProjectScheduler(**given)
     scheduler.settings = _with_store(scheduler.settings, store)
     return scheduler
 

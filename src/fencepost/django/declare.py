@@ -26,10 +26,10 @@ class Declaration:
     policies: Mapping[str, Any]
 
     def __call__(self, target: Target) -> Target:
-        from fencepost.django.bodies import body_of
         from fencepost.django.project import project_scheduler
 
-        project_scheduler().job(self.trigger, **self.policies)(body_of(target))
+        declare: Any = project_scheduler().job(self.trigger, **self.policies)
+        declare(target)
         return target
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 import django
 from django.apps import apps
@@ -10,16 +11,18 @@ from django.core import mail
 from django.core.exceptions import ImproperlyConfigured
 
 from fencepost.errors import ConfigurationError
-from fencepost.scheduler.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from fencepost.django.schedulers import ProjectScheduler
 
 TARGET = "fencepost.django:scheduler"
 """What the commands of Fencepost are told."""
 
 _lock = threading.RLock()
-_made: Scheduler | None = None
+_made: ProjectScheduler | None = None
 
 
-def project_scheduler() -> Scheduler:
+def project_scheduler() -> ProjectScheduler:
     """Raises `ConfigurationError`. Nothing has set Django up outside of `manage.py` and of servers, as in
     `fencepost status fencepost.django:scheduler`."""
     global _made

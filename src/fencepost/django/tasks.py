@@ -15,7 +15,6 @@ from typing import Any
 
 from django.db import IntegrityError
 
-from fencepost.django.project import project_scheduler
 from fencepost.errors import ConfigurationError
 from fencepost.runs.fire import Fire
 
@@ -76,6 +75,8 @@ def _enqueued_once(task: Any, fire: Fire, arguments: dict[str, Any]) -> Any:
     backend = task.get_backend()
     if not _takes_ids(backend):
         return task.enqueue(**arguments)
+    from fencepost.django.project import project_scheduler  # which knows what a task is
+
     id = result_id(project_scheduler().settings.namespace, fire.effect_key)
     found = _result(backend, id)
     if found is not None:

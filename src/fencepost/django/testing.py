@@ -11,6 +11,9 @@
 
 Jobs run in the test's own thread and transaction, so what they write is seen by the test and rolled back with it. The
 ledger is in memory: no store is opened. `fire.due_at` and `fire.now()` are in virtual time, `timezone.now()` is not.
+
+What is tested may trigger jobs, as a view does: they run as time goes on. One with `connection=` does not wait for the
+commit, since the transaction of a `TestCase` has none.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ from typing import Any
 
 from fencepost.django import bodies
 from fencepost.django.project import project_scheduler
+from fencepost.scheduler.manual import add_manual
+from fencepost.scheduler.transactions import Transactions
+from fencepost.store.base import NewFire
 from fencepost.testing import virtual as virtual_time
 from fencepost.testing.virtual import VirtualTime
 from fencepost.testing.world import EPOCH, no_event_loop
@@ -30,8 +36,28 @@ from fencepost.testing.world import EPOCH, no_event_loop
 @contextmanager
 def virtual(start: datetime = EPOCH, **options: Any) -> Iterator[VirtualTime]:
     """`fencepost.testing.virtual` of the project's scheduler."""
-    with _as_in_threads(), virtual_time(project_scheduler(), start, **options) as time:
-        yield time
+    scheduler = project_scheduler()
+    transactions = scheduler.transactions
+    with _as_in_threads(), virtual_time(scheduler, start, **options) as time:
+        scheduler.drive, scheduler.transactions = time.do, _AtOnce(time)
+        try:
+            yield time
+        finally:
+            scheduler.drive, scheduler.transactions = None, transactions
+
+
+class _AtOnce(Transactions):
+    """In place of the inbox, from which fires are taken after the commit."""
+
+    def __init__(self, time: VirtualTime) -> None:
+        super().__init__(lambda: time.store, lambda: "the virtual store")
+        self._time = time
+
+    def write(self, connection: Any, fire: NewFire) -> None:
+        self._time.do(add_manual(self._time.store, fire))
+
+    async def write_async(self, connection: Any, fire: NewFire) -> None:
+        await add_manual(self._time.store, fire)
 
 
 @contextmanager

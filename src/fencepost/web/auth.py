@@ -84,14 +84,14 @@ class Doorkeeper:
         if self.proxies.is_local(request):
             return Caller("admin")
         raise _unknown(
-            "set FENCEPOST_AUTH_TOKEN and send it as `Authorization: Bearer …`, or give asgi(authorize=…); without "
-            "either only requests from the same machine are answered"
+            "set FENCEPOST_AUTH_TOKEN and send it in the header `Authorization`, after `Bearer`, or give "
+            "asgi(authorize=…); without either only requests from the same machine are answered"
         )
 
     async def _bearer(self, request: Request) -> Caller:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not given.strip():
-            raise _unknown("send the service's token as `Authorization: Bearer …`")
+            raise _unknown("send the service's token in the header `Authorization`, after `Bearer`")
         return self._tokens[await self.digest(given.strip(), request)]
 
     async def digest(self, token: str, request: Request) -> bytes:

@@ -14,7 +14,7 @@ MEANS = {
     Kind.OUTSIDE: "in the ledger, but in no calendar",
     Kind.PAUSE_IGNORED: "claimed although the job was paused",
     Kind.TOKENS: "with a token that does not increase",
-    Kind.OVERDUE: "due, and decided by nobody",
+    Kind.OVERDUE: "due, and decided by no replica",
 }
 
 
@@ -79,7 +79,7 @@ def verdict(report: Report, shown: int | None = None) -> str:
     remedy = ""
     if report.found[Kind.OVERDUE]:
         remedy = (
-            " Start a replica, or see `fencepost status`: what is overdue waits for somebody to decide it."
+            " Start a replica, or see `fencepost status`: what is overdue waits for a replica to decide it."
         )
     if report.found.keys() - {Kind.OVERDUE}:
         remedy += " The ledger is not sound: keep a copy of the store before anything else."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from heapq import merge
 from typing import TYPE_CHECKING
 
 from fencepost.insight.board import Entry
@@ -93,8 +94,12 @@ async def lanes(
     page: JobPage,
     wanted: Callable[[Entry], bool] | None = None,
 ) -> Lanes:
-    """`page`: of jobs by id, at most `MOST_LANES`; `wanted`: more conditions (`page_of_jobs`)."""
-    entries, next = await page_of_jobs(reader, store, page, wanted)
+    """`page`: of jobs by id, at most `MOST_LANES`; `wanted`: more conditions."""
+    if wanted is None:
+        entries, next = await page_of_jobs(reader, store, page)
+    else:
+        found = [entry for entry in (await reader.recent()).entries if page.has(entry.id) and wanted(entry)]
+        entries, next = found[: page.limit], found[page.limit - 1].id if len(found) > page.limit else None
     return await lanes_of(reader, store, window, entries, next)
 
 
@@ -145,25 +150,47 @@ async def _failures(store: Store, window: Window) -> tuple[dict[str, list[FireRe
 
 
 def _lane(kept: MarksKept, entry: Entry, sample: Sample, more: Sequence[FireRecord], window: Window) -> Lane:
-    known = kept.get((entry.id, window.width))
-    if (
-        known is not None
-        and known[0] is sample
-        and known[1] == window.since
-        and not entry.active
-        and not more
-    ):
-        marks = known[2]
-    else:
-        fires = {fire.key: fire for fire in (*more, *sample.fires)}
-        fires |= {fire.key: fire for fire in entry.active if _is_in(fire, window)}
-        marks = marks_of(fires.values(), window, sample.dense_before)
-        if len(kept) > MOST_KEPT:
-            kept.clear()
-        if not entry.active and not more:
-            kept[entry.id, window.width] = sample, window.since, marks
+    marks = _settled_marks(kept, entry.id, sample, window)
+    if open_ := [*more, *(fire for fire in entry.active if _is_in(fire, window))]:
+        marks = _with(marks, open_, sample, window)
     planned = () if entry.record is None else ticks_of(entry.record, window)
     return Lane(entry.id, entry, marks, planned, sample.exact)
+
+
+def _settled_marks(kept: MarksKept, job_id: str, sample: Sample, window: Window) -> tuple[Mark, ...]:
+    """What has been drawn stays so, but for its ends: the window moves on, and new fires have come."""
+    known = kept.get((job_id, window.width))
+    edge = None
+    if known is not None and known[0] is sample:
+        edge = window.until
+    elif known is not None and sample.joined_at is not None and sample.joined_to == id(known[0]):
+        edge = floor(sample.joined_at, window.width)
+    head = window.since + window.width
+    if known is None or edge is None or known[1] > window.since:
+        marks = marks_of(sample.fires, window, sample.dense_before)
+    else:
+        ends = [fire for fire in sample.fires if fire.due_at < head or fire.due_at >= edge]
+        drawn = (mark for mark in known[2] if head <= mark.at < edge)
+        marks = tuple(merge(drawn, marks_of(ends, window, sample.dense_before), key=lambda mark: mark.at))
+    if len(kept) > MOST_KEPT:
+        kept.clear()
+    kept[job_id, window.width] = sample, window.since, marks
+    return marks
+
+
+def _with(
+    marks: Sequence[Mark], fires: Sequence[FireRecord], sample: Sample, window: Window
+) -> tuple[Mark, ...]:
+    """Together with fires that are not final: the buckets that they are in are drawn again."""
+    places = {_place(fire, window) for fire in fires}
+    others = [fire for fire in sample.fires if _place(fire, window) in places]
+    again = marks_of({fire.key: fire for fire in (*others, *fires)}.values(), window, sample.dense_before)
+    rest = (mark for mark in marks if mark.at not in places)
+    return tuple(merge(rest, again, key=lambda mark: mark.at))
+
+
+def _place(fire: FireRecord, window: Window) -> datetime:
+    return max(window.since, floor(fire.due_at, window.width))
 
 
 def _is_in(fire: FireRecord, window: Window) -> bool:
@@ -176,7 +203,7 @@ def marks_of(
     """`dense_before`: older buckets may have more fires than these."""
     buckets: dict[datetime, list[FireRecord]] = {}
     for fire in fires:
-        at = max(window.since, floor(fire.due_at, window.width))
+        at = _place(fire, window)
         if at < window.past_until and reaches(fire, window.since):
             buckets.setdefault(at, []).append(fire)
     return tuple(

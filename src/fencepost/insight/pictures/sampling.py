@@ -37,6 +37,10 @@ class Sample:
     """The store's time."""
     record: JobRecord | None
     """As it was then."""
+    joined_to: int = 0
+    """Which sample this one goes on from, by its identity,"""
+    joined_at: datetime | None = None
+    """and from when on it differs."""
 
     @property
     def exact(self) -> bool:
@@ -100,6 +104,8 @@ def _joined(known: Sample, new: Sample, window: Window) -> Sample:
         fires=(*(fire for fire in new.fires if fire.due_at >= edge), *old),
         dense_before=dense,
         since=window.since,
+        joined_to=id(known),
+        joined_at=edge,
     )
 
 

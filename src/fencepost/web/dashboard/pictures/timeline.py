@@ -127,13 +127,14 @@ def _bar(mark: Mark, window: Window) -> Bar:
 
     if mark.state in RAN and mark.started_at is not None:
         since, until = mark.started_at, mark.finished_at or window.now
-        if mark.count > 1:  # a bucket of several: all of it
+        several = mark.count > 1 or mark.more
+        if several:  # all of the bucket
             since, until = min(since, mark.at), max(until, mark.at + window.width)
             until = (
                 min(until, max(window.now, mark.finished_at or window.now)) if since < window.now else until
             )
         due = place(mark.due_at)
-        gap = due if place(since) - due > GAP_SHOWN and mark.count == 1 else None
+        gap = due if place(since) - due > GAP_SHOWN and not several else None
     else:
         since, until, gap = mark.due_at, mark.last_due_at, None
     return Bar(place(since), place(until), mark.state, since, until, mark.count, mark, gap)

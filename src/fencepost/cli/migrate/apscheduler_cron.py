@@ -14,10 +14,20 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from fencepost import Trigger, at, cron, every
-from fencepost.migrate.fields import DAY, HOUR, MINUTE, MONTH, WEEKDAYS, Field, both_days, compact, numbers
-from fencepost.migrate.oncalendar import SECOND, year_bounds
-from fencepost.migrate.values import Note, OldCalendar, Unreadable
-from fencepost.migrate.walk import Grid, Moments, Walls, shifted
+from fencepost.cli.migrate.fields import (
+    DAY,
+    HOUR,
+    MINUTE,
+    MONTH,
+    WEEKDAYS,
+    Field,
+    both_days,
+    compact,
+    numbers,
+)
+from fencepost.cli.migrate.oncalendar import SECOND, year_bounds
+from fencepost.cli.migrate.values import Note, OldCalendar, Unreadable
+from fencepost.cli.migrate.walk import Grid, Moments, Walls, shifted
 
 YEAR = Field("year", 1970, 9999, {})
 WEEK = Field("week", 1, 53, {})

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fencepost.migrate.values import Command, Note, Unreadable
+from fencepost.cli.migrate.values import Command, Note, Unreadable
 
 REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from fencepost.cli.migrate.values import Unreadable
 from fencepost.errors import ConfigurationError
-from fencepost.migrate.values import Unreadable
 
 ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mult: operator.mul,

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fencepost.cli.migrate.values import Call, Carried, Command, Imported, Send
 from fencepost.errors import UsageError
-from fencepost.migrate.values import Call, Carried, Command, Imported, Send
 
 CALL_OPTIONS = ("queue", "exchange", "routing_key", "expires", "countdown", "eta", "serializer")
 """What `celery call` has options for."""

@@ -13,10 +13,20 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from fencepost import Trigger, at, cron, every
+from fencepost.cli.migrate.fields import (
+    DAY,
+    HOUR,
+    MINUTE,
+    MONTH,
+    WEEKDAYS,
+    Field,
+    both_days,
+    compact,
+    numbers,
+)
+from fencepost.cli.migrate.values import Carried, LeftOut, Names, Note, OldCalendar, Send, Unreadable
+from fencepost.cli.migrate.walk import Moments, WallGrid, Walls, next_wall
 from fencepost.errors import ConfigurationError
-from fencepost.migrate.fields import DAY, HOUR, MINUTE, MONTH, WEEKDAYS, Field, both_days, compact, numbers
-from fencepost.migrate.values import Carried, LeftOut, Names, Note, OldCalendar, Send, Unreadable
-from fencepost.migrate.walk import Moments, WallGrid, Walls, next_wall
 
 WEEKDAY = Field("day of the week", 0, 6, WEEKDAYS)
 ALWAYS = (

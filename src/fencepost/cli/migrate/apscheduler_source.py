@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.migrate.apscheduler_cron import Schedule
-from fencepost.migrate.source import Called, Reference, constants, literal
-from fencepost.migrate.values import Unreadable
+from fencepost.cli.migrate.apscheduler_cron import Schedule
+from fencepost.cli.migrate.source import Called, Reference, constants, literal
+from fencepost.cli.migrate.values import Unreadable
 
 KINDS = {"CronTrigger": "cron", "IntervalTrigger": "interval", "DateTrigger": "date"}
 ADD_JOB = (

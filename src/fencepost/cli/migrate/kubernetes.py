@@ -14,12 +14,11 @@ from datetime import date, timedelta
 from typing import Any
 
 from fencepost import Trigger, cron, every
-from fencepost.errors import ConfigurationError, missing_extra
-from fencepost.migrate.crontab import MACROS
-from fencepost.migrate.fields import DAY, HOUR, MINUTE, MONTH, Field, numbers
-from fencepost.migrate.fields import WEEKDAYS as WEEKDAY_NAMES
-from fencepost.migrate.pods import command_of, table
-from fencepost.migrate.values import (
+from fencepost.cli.migrate.crontab import MACROS
+from fencepost.cli.migrate.fields import DAY, HOUR, MINUTE, MONTH, Field, numbers
+from fencepost.cli.migrate.fields import WEEKDAYS as WEEKDAY_NAMES
+from fencepost.cli.migrate.pods import command_of, table
+from fencepost.cli.migrate.values import (
     MOST_ENTRIES,
     Carried,
     Imported,
@@ -29,7 +28,8 @@ from fencepost.migrate.values import (
     OldCalendar,
     Unreadable,
 )
-from fencepost.migrate.walk import Grid, Walls, every_pass
+from fencepost.cli.migrate.walk import Grid, Walls, every_pass
+from fencepost.errors import ConfigurationError, missing_extra
 
 WEEKDAY = Field("day of the week", 0, 6, WEEKDAY_NAMES)
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")

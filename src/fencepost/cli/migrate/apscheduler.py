@@ -6,11 +6,20 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fencepost.cli.migrate.apscheduler_cron import Schedule, triggers_of
+from fencepost.cli.migrate.apscheduler_source import KINDS, Found, Source, plain
+from fencepost.cli.migrate.source import parsed
+from fencepost.cli.migrate.values import (
+    MOST_ENTRIES,
+    Call,
+    Carried,
+    Imported,
+    LeftOut,
+    Names,
+    Note,
+    Unreadable,
+)
 from fencepost.errors import ConfigurationError, UsageError
-from fencepost.migrate.apscheduler_cron import Schedule, triggers_of
-from fencepost.migrate.apscheduler_source import KINDS, Found, Source, plain
-from fencepost.migrate.source import parsed
-from fencepost.migrate.values import MOST_ENTRIES, Call, Carried, Imported, LeftOut, Names, Note, Unreadable
 
 ALWAYS = (
     Note(

@@ -13,10 +13,10 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo, available_timezones
 
 from fencepost import Trigger, cron
-from fencepost.migrate.fields import DAY, HOUR, MINUTE, MONTH, WEEKDAYS, both_days, compact
-from fencepost.migrate.fields import Field as NumberField
-from fencepost.migrate.values import Unreadable
-from fencepost.migrate.walk import Walls, first_pass
+from fencepost.cli.migrate.fields import DAY, HOUR, MINUTE, MONTH, WEEKDAYS, both_days, compact
+from fencepost.cli.migrate.fields import Field as NumberField
+from fencepost.cli.migrate.values import Unreadable
+from fencepost.cli.migrate.walk import Walls, first_pass
 
 SHORTHANDS = {
     "minutely": "*-*-* *:*:00",

@@ -18,9 +18,8 @@ from datetime import date
 from pathlib import PurePath
 
 from fencepost import cron
-from fencepost.errors import ConfigurationError
-from fencepost.migrate.fields import DAY, HOUR, MINUTE, MONTH, WEEKDAY, numbers, words
-from fencepost.migrate.values import (
+from fencepost.cli.migrate.fields import DAY, HOUR, MINUTE, MONTH, WEEKDAY, numbers, words
+from fencepost.cli.migrate.values import (
     MOST_ENTRIES,
     Carried,
     Command,
@@ -30,7 +29,8 @@ from fencepost.migrate.values import (
     Note,
     Unreadable,
 )
-from fencepost.migrate.walk import Walls, after_the_gap, every_pass
+from fencepost.cli.migrate.walk import Walls, after_the_gap, every_pass
+from fencepost.errors import ConfigurationError
 
 MACROS = {
     "@hourly": "0 * * * *",

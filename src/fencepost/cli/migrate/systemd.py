@@ -10,9 +10,8 @@ from datetime import timedelta
 from typing import Any
 
 from fencepost import every
-from fencepost.errors import ConfigurationError
-from fencepost.migrate.oncalendar import on_calendar
-from fencepost.migrate.values import (
+from fencepost.cli.migrate.oncalendar import on_calendar
+from fencepost.cli.migrate.values import (
     MOST_ENTRIES,
     Carried,
     Command,
@@ -22,7 +21,8 @@ from fencepost.migrate.values import (
     Note,
     Unreadable,
 )
-from fencepost.migrate.walk import Grid
+from fencepost.cli.migrate.walk import Grid
+from fencepost.errors import ConfigurationError
 
 Unit = Mapping[str, list[str]]
 """`Timer.OnCalendar` and its kind, to the values in order."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from fencepost.cli.migrate.beat import ALWAYS, Crontab, Entry, carried
+from fencepost.cli.migrate.celery import NO_APP
+from fencepost.cli.migrate.values import MOST_ENTRIES, Imported, Unreadable
 from fencepost.errors import ConfigurationError
-from fencepost.migrate.beat import ALWAYS, Crontab, Entry, carried
-from fencepost.migrate.celery import NO_APP
-from fencepost.migrate.values import MOST_ENTRIES, Imported, Unreadable
 
 PERIODS = {
     "days": timedelta(days=1),

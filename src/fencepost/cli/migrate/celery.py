@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
+from fencepost.cli.migrate.beat import ALWAYS, Crontab, Entry, carried
+from fencepost.cli.migrate.source import Called, Reference, constants, literal, parsed
+from fencepost.cli.migrate.values import MOST_ENTRIES, Imported, Note, Unreadable
 from fencepost.errors import ConfigurationError, UsageError
-from fencepost.migrate.beat import ALWAYS, Crontab, Entry, carried
-from fencepost.migrate.source import Called, Reference, constants, literal, parsed
-from fencepost.migrate.values import MOST_ENTRIES, Imported, Note, Unreadable
 
 SCHEDULES = frozenset({"beat_schedule", "CELERY_BEAT_SCHEDULE", "CELERYBEAT_SCHEDULE"})
 ZONES = frozenset({"timezone", "CELERY_TIMEZONE"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from fencepost.cli.migrate.values import MOST_BYTES
 from fencepost.errors import ConfigurationError, UsageError
-from fencepost.migrate.values import MOST_BYTES
 
 
 def text_of(path: Path) -> str:

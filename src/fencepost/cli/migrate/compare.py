@@ -9,8 +9,8 @@ from functools import lru_cache
 from itertools import islice, pairwise, takewhile
 from zoneinfo import ZoneInfo
 
-from fencepost.migrate.values import Carried, OldCalendar
-from fencepost.migrate.walk import LAST_YEAR, Walls
+from fencepost.cli.migrate.values import Carried, OldCalendar
+from fencepost.cli.migrate.walk import LAST_YEAR, Walls
 
 NEAR = timedelta(hours=3)
 """How far from a change of the clock its effects can lie."""
