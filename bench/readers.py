@@ -102,23 +102,23 @@ def measure(place: Place, jobs: int, fires: int, seconds: float, told: Callable[
     asyncio.run(_fill(place.url, jobs, fires))
     told(f"{jobs} jobs and {fires} fires stored after {time.monotonic() - begun:.0f} s")
     if place.server is not None:
-        _given_priority(place.server.pid)
-    with _service(place, ticks=1) as service:
-        realtime = _given_priority(service.process.pid)
+        given_priority(place.server.pid)
+    with service_of(place, ticks=1) as service:
+        realtime = given_priority(service.process.pid)
         told(f"quiet after {service.warmed_up():.0f} s")
         unwatched = service.usual_cores(seconds)
         with service.readers(seconds, clients=0, streams=1):
             streaming = service.usual_cores(seconds)
         told(f"one job a second took {unwatched:.1%} of a core, with one stream {streaming:.1%}")
-    with _service(place, TICKS) as service:
-        _given_priority(service.process.pid)
+    with service_of(place, TICKS) as service:
+        given_priority(service.process.pid)
         told(f"quiet after {service.warmed_up():.0f} s")
         first = [service.first_byte(path) for path in ("/api/v1/jobs?limit=50", "/api/v1/status")]
         alone = service.situation("nobody looks", seconds)
-        told(_shown(alone))
+        told(shown(alone))
         with service.readers(seconds) as load:
             watched = service.situation("many look", seconds)
-        told(_shown(watched))
+        told(shown(watched))
         counted = json.loads(load.communicate(timeout=60)[0])
     stream = streaming - unwatched
     return Readers(jobs, fires, realtime, *first, stream, alone, watched, counted["answers"], counted["bad"])
@@ -127,14 +127,14 @@ def measure(place: Place, jobs: int, fires: int, seconds: float, told: Callable[
 class Service:
     def __init__(self, place: Place, port: int, process: subprocess.Popen[bytes]) -> None:
         self._place = place
-        self._port = port
+        self.port = port
         self.process = process
 
     def _until_ready(self) -> None:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             try:
-                if self._asked("/readyz")[0] == 200:
+                if self.asked("/readyz")[0] == 200:
                     return
             except OSError:
                 pass
@@ -184,7 +184,7 @@ class Service:
     def readers(
         self, seconds: float, clients: int = 5, streams: int = 50
     ) -> Iterator[subprocess.Popen[bytes]]:
-        how = map(str, (self._port, seconds + 4, clients, streams))
+        how = map(str, (self.port, seconds + 4, clients, streams))
         process = subprocess.Popen(
             [sys.executable, "-m", "bench.reader_load", *how], cwd=ROOT, stdout=subprocess.PIPE
         )
@@ -196,17 +196,17 @@ class Service:
             process.kill()
 
     def first_byte(self, path: str) -> float:
-        return median(self._asked(path)[1] for _ in range(ASKED)) * 1000
+        return median(self.asked(path)[1] for _ in range(ASKED)) * 1000
 
     def _status(self) -> dict[str, str]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/api/v1/status", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/status", timeout=60) as answer:
             status: dict[str, str] = json.load(answer)
         return status
 
-    def _asked(self, path: str) -> tuple[int, float]:
+    def asked(self, path: str) -> tuple[int, float]:
         """The status, and seconds to the first byte."""
         head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n"
-        with socket.create_connection(("127.0.0.1", self._port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
             begun = time.monotonic()
             connection.sendall(head.encode())
             first = connection.recv(16)
@@ -235,7 +235,7 @@ async def _fill(url: str, jobs: int, fires: int) -> None:
 
 
 @contextmanager
-def _service(place: Place, ticks: int) -> Iterator[Service]:
+def service_of(place: Place, ticks: int) -> Iterator[Service]:
     port = Port()
     command = [sys.executable, "-m", "fencepost", "serve", "bench.reader_app:scheduler"]
     environment = {
@@ -254,7 +254,7 @@ def _service(place: Place, ticks: int) -> Iterator[Service]:
         port.release()
 
 
-def _given_priority(pid: int) -> bool:
+def given_priority(pid: int) -> bool:
     """Before it has threads or children, which inherit it. On a machine that others use the scheduler's choice of who
     runs next would be measured else."""
     try:
@@ -285,7 +285,7 @@ def _cpu(pid: int) -> float:
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
-def _shown(found: Situation) -> str:
+def shown(found: Situation) -> str:
     return (
         f"{found.what}: {found.p50_ms:.1f} / {found.p99_ms:.1f} ms late (p50 / p99), {found.fires} fires, "
         f"{found.not_run} not run, the service took {found.cores:.2f} cores"

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench import growth, guard, readers, takeover
+from bench import dashboard, growth, guard, readers, takeover
 from bench.growth import Growth
 from bench.places import SERVERS, STORES, a_place, missing
 from bench.rate import Rate, measure
@@ -40,7 +40,7 @@ def main() -> int:
     results: dict[str, Any] = {"machine": machine, "stores": {}}
     if options.only in (None, "guard"):
         results["plain APScheduler"] = guard.measure(None, options.guard)
-    for store in options.store or (readers.STORES if options.only == "readers" else STORES):
+    for store in options.store or (readers.STORES if options.only in ("readers", "dashboard") else STORES):
         reason = missing(store)
         if reason:
             console.print(f"{store}: skipped, {reason}")
@@ -63,9 +63,14 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, help="how many jobs to register")
     parser.add_argument("--search", type=float, help="seconds to look for the highest rate; 0: do not")
     parser.add_argument(
-        "--only", choices=("rates", "register", "idle", "takeover", "guard", "growth", "readers")
+        "--only", choices=("rates", "register", "idle", "takeover", "guard", "growth", "readers", "dashboard")
     )
-    parser.add_argument("--fires", type=int, default=1_000_000, help="in the ledger, for --only readers")
+    parser.add_argument(
+        "--fires", type=int, default=1_000_000, help="in the ledger, for --only readers and dashboard"
+    )
+    parser.add_argument(
+        "--path", action="append", help="for --only dashboard, instead of all pages and the API"
+    )
     parser.add_argument("--stored", type=int, default=1_000_000, help="jobs stored by --only growth")
     options = parser.parse_args()
     quick = options.quick
@@ -113,6 +118,17 @@ def of_store(store: str, options: argparse.Namespace, console: Console) -> dict[
                 lambda text: console.print(f"{store}: {text}"),
             )
         console.print(f"{store}: {readers.summary(found['readers'])}")
+    if options.only == "dashboard" and store in dashboard.STORES:  # takes long: not by default
+        with a_place(store) as place:
+            found["dashboard"] = dashboard.measure(
+                place,
+                options.jobs,
+                options.fires,
+                options.seconds,
+                options.path or (*dashboard.PAGES, *dashboard.API),
+                lambda text: console.print(f"{store}: {text}"),
+            )
+        console.print(f"{store}: {dashboard.summary(found['dashboard'])}")
     if options.only in (None, "rates"):
         rates = options.rates or rates_of(store, options.quick)
         for rate in [*rates, *higher(max(rates), found["rates"], options)]:
@@ -236,6 +252,10 @@ def show(results: dict[str, Any]) -> None:
             console.print(
                 f"{store}: ten fires a second beside {each.jobs} jobs: {each.p50_ms:.1f} / {each.p99_ms:.1f} ms late"
             )
+        if "dashboard" in found:
+            for page in found["dashboard"].pages:
+                console.print(f"{store}: {dashboard.page(page)}")
+            console.print(f"{store}: {dashboard.summary(found['dashboard'])}")
         if "readers" in found:
             console.print(f"{store}: {readers.summary(found['readers'])}")
         if not found["rates"]:

@@ -124,7 +124,7 @@ def test_a_replica_that_ends_by_itself_fails_the_demo(environment: dict[str, str
         demo.kill()
         demo.wait()
     assert demo.returncode == 1
-    assert re.search(r"The demo failed: r\d ended with code -9", errors)
+    assert re.search(r"The demo failed: (r\d|dashboard) ended with code -9", errors)
     [folder] = tmp_path.iterdir()
     assert f"The database and the logs are in {folder}" in errors
 

@@ -14,6 +14,7 @@ from fencepost import ConfigurationError, Scheduler, State, UsageError, every
 from fencepost.flask import Fencepost
 from fencepost.flask.taking_part import takes_part
 from fencepost.web.auth import Caller
+from tests.unit.test_forks import in_child
 from tests.web.serving import QUICK, eventually
 
 
@@ -147,6 +148,47 @@ def test_a_store_that_cannot_be_used_is_logged_and_the_site_is_served(
     app.add_url_rule("/", view_func=lambda: "ok")
     assert app.test_client().get("/").status_code == 200
     eventually(lambda: "this process runs no jobs" in caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("options", "child", "starts"),
+    [
+        ({}, "", True),
+        ({"debug": True}, "", False),
+        ({"debug": True}, "true", True),
+        ({"use_reloader": True}, "", False),
+    ],
+)
+def test_a_script_starts_with_its_server_and_not_in_the_parent_of_the_reloader(
+    options: dict[str, Any], child: str, starts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    monkeypatch.setenv("WERKZEUG_RUN_MAIN", child)
+    app = Flask("__main__")
+    app.config.update(FENCEPOST_STORE="memory://", FENCEPOST_START=True)
+    fencepost = Fencepost(app)
+    run_simple = lambda *_, **__: seen.append(fencepost.scheduler.replica is not None)  # noqa: E731
+    monkeypatch.setattr("werkzeug.serving.run_simple", run_simple)
+    app.run(**options)
+    assert seen == [starts]
+    fencepost.scheduler.stop_in_background()
+
+
+def test_a_server_that_forks_after_loading_starts_in_the_child_with_its_first_request(tmp_path: Path) -> None:
+    app = site(FENCEPOST_START=True, FENCEPOST_STORE=f"sqlite:///{tmp_path}/jobs.db")
+    fencepost = Fencepost(app)
+    app.add_url_rule("/", view_func=lambda: "ok")
+    eventually(lambda: fencepost.scheduler.replica is not None)
+
+    def serves() -> bool:
+        assert fencepost.scheduler.replica is None
+        assert app.test_client().get("/").status_code == 200
+        started = fencepost.scheduler.replica is not None
+        fencepost.scheduler.stop_in_background()
+        return started
+
+    assert in_child(serves)
+    fencepost.scheduler.stop_in_background()
 
 
 # --- views -----------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -53,9 +54,25 @@ class Ledger(Reader):
         }
 
 
-def eventually(condition: Callable[[], T], seconds: float = 20.0, what: str = "") -> T:
+PATIENCE = 60.0
+"""Seconds until a hang is called one, on a machine that is busy with other tests."""
+
+
+def eventually(condition: Callable[[], T], seconds: float = PATIENCE, what: str = "") -> T:
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not within {seconds} s {what}"
         time.sleep(0.01)
     return found
+
+
+class Pace:
+    """Dates are as far away as this machine needs, judged by how long it took to get everything ready."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+
+    def ahead(self, seconds: float) -> datetime:
+        """So many seconds from now; so many times as many as the seconds that have passed since this was made."""
+        times = min(10.0, max(1.0, time.monotonic() - self._begun))
+        return datetime.now(UTC) + timedelta(seconds=seconds * times)

@@ -16,8 +16,7 @@ from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
 
 from fencepost import ConfigurationError, at, current_fire
 from fencepost.store.base import Beat, PutJob
-from tests.guard.kit import Ledger, guarded
-from tests.guard.kit import eventually as within
+from tests.guard.kit import PATIENCE, Ledger, Pace, eventually, guarded
 from tests.servers import valkey
 
 NOW = {"replace_existing": True, "misfire_grace_time": 30}
@@ -35,10 +34,6 @@ def once(*args):
 def slow():
     once()
     time.sleep(1)
-
-
-def eventually(condition, seconds=20, what=""):
-    return within(condition, seconds, what)
 
 
 @pytest.fixture(autouse=True)
@@ -89,9 +84,14 @@ def soon(seconds=0.0):
     return datetime.now(UTC) + timedelta(seconds=seconds)
 
 
+def passed(moment, seconds=0.2):
+    """Wait until this moment has passed, and so many seconds more."""
+    time.sleep(max(0.0, (moment - datetime.now(UTC)).total_seconds() + seconds))
+
+
 def ran(times=1, settle=1.0):
     """So often, and not once more within a while."""
-    eventually(lambda: len(RUNS) >= times, 25, f"{times} runs, but {RUNS}")
+    eventually(lambda: len(RUNS) >= times, what=f"{times} runs, but {RUNS}")
     time.sleep(settle)
     assert len(RUNS) == times, RUNS
 
@@ -105,18 +105,23 @@ def declared(url, name, workers):
 
 
 def dated(url, kept, seconds, number=2):
-    """Workers that have added a job with a date, and know of it."""
-    stack = contextlib.ExitStack()
+    """Workers that have added a job with a date, and know of it. Another job comes first: how long that one takes them
+    says how far away the date must be."""
+    stack, pace = contextlib.ExitStack(), Pace()
     started = stack.enter_context(workers(url, kept, number=number))
-    date = soon(seconds)
+    for each in started:
+        each.add_job(once, "interval", hours=1, id="first", **NOW)
+    declared(url, "first", number)
+    date = pace.ahead(seconds)
     for each in started:
         each.add_job(once, "date", run_date=date, id="x", **NOW)
     declared(url, "x", number)
-    return stack, started
+    assert soon() < date, "the machine has become slower meanwhile"
+    return stack, started, date
 
 
 def listed(*schedulers):
-    return [job.id for scheduler in schedulers for job in scheduler.get_jobs()]
+    return [job.id for scheduler in schedulers for job in scheduler.get_jobs() if job.id != "first"]
 
 
 # Due when the store takes them
@@ -212,7 +217,7 @@ def test_added_during_an_outage(grace, state):
         time.sleep(1)
         server.start()
         ledger = Ledger(server.url)
-        eventually(lambda: [fire.state for fire in ledger.of("x")] == [state], 15)
+        eventually(lambda: [fire.state for fire in ledger.of("x")] == [state])
         ledger.close()
     assert len(RUNS) == (state == "succeeded")
 
@@ -231,7 +236,7 @@ def test_it_may_add_itself_anew(url, kept, ledger):
         global AGAIN
         AGAIN = again
         scheduler.add_job(once_more, id="x", misfire_grace_time=30)
-        assert done.wait(10)
+        assert done.wait(PATIENCE)
         ran(3)
         eventually(lambda: "x" not in ledger.jobs())
 
@@ -248,10 +253,12 @@ AGAIN = None
 
 
 def test_run_now_instead_of_at_its_date(url, kept, ledger):
-    stack, [one, other] = dated(url, kept, 5)
+    stack, [one, other], date = dated(url, kept, 5)
     with stack:
         other.modify_job("x", next_run_time=soon())
-        ran(1, settle=5.0)
+        ran(1, settle=0.1)
+        passed(date, 1.0)
+        assert len(RUNS) == 1, RUNS
         eventually(lambda: not listed(one, other))
 
 
@@ -259,12 +266,13 @@ def test_another_date_outlives_the_process_that_set_it(url, ledger):
     job = (once, {"id": "x", "trigger": "date", "run_date": soon(3600), "misfire_grace_time": 30})
     rarely = {"heartbeat": 4, "leader_ttl": 8, "run_ttl": 8}  # looks what others have changed
     with workers(url, dict, job, number=1, **rarely) as [survivor]:
+        pace = Pace()
         with guarded(url, job) as (one, _):
             declared(url, "x", workers=2)
-            one.modify_job("x", next_run_time=soon(5))
+            one.modify_job("x", next_run_time=pace.ahead(5))
         with guarded(url, job):  # a worker in its place, with the date of the code
             ran(1)
-            eventually(lambda: not listed(survivor), 20)
+            eventually(lambda: not listed(survivor))
 
 
 def test_a_next_run_time_outlives_the_process_that_set_it(url, ledger):
@@ -288,12 +296,14 @@ def test_a_next_run_time_outlives_all_processes(url, ledger):
 
 def test_a_next_run_time_that_is_taken_back_does_not_run(url, ledger):
     job = (once, {"id": "x", "trigger": "interval", "hours": 1})
+    pace = Pace()
     with workers(url, dict, job, number=2) as [one, other]:
-        eventually(lambda: "x" in ledger.jobs())
-        one.modify_job("x", next_run_time=soon(2))
+        declared(url, "x", workers=2)
+        date = pace.ahead(2)
+        one.modify_job("x", next_run_time=date)
         time.sleep(0.5)
         other.resume_job("x")
-        time.sleep(2.5)
+        passed(date, 1.0)
     assert not RUNS
 
 
@@ -304,9 +314,11 @@ def test_rows_outlive_restarts(url, tmp_path, ledger):
     def shared():
         return {"jobstores": {"default": SQLAlchemyJobStore(f"sqlite:///{tmp_path}/jobs.db")}}
 
-    date = soon(8)
+    pace = Pace()
     with guarded(url, configuration=shared()) as (scheduler, _):
-        scheduler.add_job(once, "date", run_date=date, id="x", misfire_grace_time=30)
+        scheduler.add_job(once, "interval", hours=1, id="first")
+        eventually(lambda: "first" in ledger.jobs())
+        scheduler.add_job(once, "date", run_date=pace.ahead(8), id="x", misfire_grace_time=30)
         eventually(lambda: "x" in ledger.jobs())
     for _ in range(2):
         with guarded(url, configuration=shared()) as (scheduler, watch):
@@ -314,12 +326,12 @@ def test_rows_outlive_restarts(url, tmp_path, ledger):
             time.sleep(0.3)
             assert listed(scheduler) == ["x"]
     with guarded(url, configuration=shared()):
-        eventually(lambda: RUNS, 20)
+        eventually(lambda: RUNS, 2 * PATIENCE)  # the date may be that far away
     assert len(RUNS) == 1
 
 
 def test_one_that_will_still_run_can_be_removed(url, kept, ledger):
-    stack, [one, other] = dated(url, kept, 5)
+    stack, [one, other], _ = dated(url, kept, 5)
     with stack:
         eventually(lambda: ledger.jobs()["x"].segments == ())  # it is planned
         other.remove_job("x")
@@ -332,11 +344,11 @@ def test_one_that_will_still_run_can_be_removed(url, kept, ledger):
 
 
 def test_paused_past_its_date_it_runs_when_resumed(url, kept, ledger):
-    stack, [one, other] = dated(url, kept, 4)
+    stack, [one, other], date = dated(url, kept, 4)
     with stack:
         one.pause_job("x")
         eventually(lambda: ledger.jobs()["x"].job.trigger is None)
-        time.sleep(4)
+        passed(date)
         assert not RUNS
         one.resume_job("x")
         ran(1)
@@ -344,22 +356,22 @@ def test_paused_past_its_date_it_runs_when_resumed(url, kept, ledger):
 
 
 def test_paused_by_one_and_resumed_by_another(url, kept, ledger):
-    stack, [one, other] = dated(url, kept, 3)
+    stack, [one, other], date = dated(url, kept, 3)
     with stack:
         one.pause_job("x")
         eventually(lambda: ledger.jobs()["x"].job.trigger is None)
-        time.sleep(3)
+        passed(date)
         other.resume_job("x")
         ran(1)
         eventually(lambda: not listed(one, other))
 
 
 def test_paused_past_its_date_it_runs_when_rescheduled(url, kept, ledger):
-    stack, [one, other] = dated(url, kept, 4)
+    stack, [one, other], date = dated(url, kept, 4)
     with stack:
         one.pause_job("x")
         eventually(lambda: ledger.jobs()["x"].job.trigger is None)
-        time.sleep(4)
+        passed(date)
         assert not RUNS
         one.reschedule_job("x", trigger="date", run_date=soon())
         ran(1)
@@ -368,5 +380,5 @@ def test_paused_past_its_date_it_runs_when_rescheduled(url, kept, ledger):
 
 def test_while_it_runs_it_is_not_taken_for_over(url, kept, ledger):
     with workers(url, kept, (slow, {**NOW, "id": "x"}), number=2):
-        eventually(lambda: [fire.state for fire in ledger.of("x")] == ["succeeded"], 10)
+        eventually(lambda: [fire.state for fire in ledger.of("x")] == ["succeeded"])
         eventually(lambda: "x" not in ledger.jobs())

@@ -28,7 +28,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from fencepost import ConfigurationError, UsageError, current_fire
 from fencepost.apscheduler import guard
-from tests.guard.kit import QUICK, Ledger, eventually, guarded
+from tests.guard.kit import QUICK, Ledger, Pace, eventually, guarded
 from tests.servers import valkey
 
 OFTEN = {"trigger": "interval", "seconds": 1, "misfire_grace_time": 30}
@@ -228,8 +228,10 @@ def test_a_guarded_job_is_triggered_by_hand_with_the_arguments_it_has(url, ledge
 
 
 def test_a_date_with_an_id_runs_once_and_is_over(url, ledger):
-    diary, soon = Diary(), datetime.now(UTC) + timedelta(seconds=2)
-    job = (diary, {"trigger": "date", "run_date": soon, "id": "launch"})
+    diary, pace = Diary(), Pace()
+    with two(url):
+        eventually(lambda: len(ledger.roster().replicas) == 2)
+    job = (diary, {"trigger": "date", "run_date": pace.ahead(2), "id": "launch"})
     with two(url, job) as (one, other):
         eventually(lambda: diary.keys)
         eventually(lambda: not one.get_jobs() and not other.get_jobs())
@@ -276,10 +278,10 @@ def test_run_now_by_next_run_time(url):
 
 
 def test_a_run_put_off_by_next_run_time(url, ledger):
-    diary = Diary()
+    diary, pace = Diary(), Pace()
     with guarded(url, (diary, {**OFTEN, "id": "tick"})) as (scheduler, _):
         eventually(lambda: diary.keys)
-        later = datetime.now(UTC) + timedelta(seconds=2.5)
+        later = pace.ahead(2.5)
         scheduler.modify_job("tick", next_run_time=later)
         eventually(lambda: ("skipped", "paused") in ledger.outcomes("tick"))
         eventually(lambda: any("!at-" in key for key in diary.keys))

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from fencepost.cli.migrate import apscheduler
+from fencepost.cli.migrate.compare import compare
+from fencepost.cli.migrate.values import Call, Imported
 from fencepost.errors import ConfigurationError
-from fencepost.migrate import apscheduler
-from fencepost.migrate.compare import compare
-from fencepost.migrate.values import Call, Imported
 from tests.importing.oracles import first
 
 CORPUS = Path(__file__).parent / "corpus" / "jobs.py"

@@ -13,10 +13,10 @@ from zoneinfo import ZoneInfo
 import pytest
 from celery.schedules import crontab, schedule
 
+from fencepost.cli.migrate import celery
+from fencepost.cli.migrate.compare import compare
+from fencepost.cli.migrate.values import Imported, Send
 from fencepost.errors import ConfigurationError
-from fencepost.migrate import celery
-from fencepost.migrate.compare import compare
-from fencepost.migrate.values import Imported, Send
 from tests.importing.oracles import first
 
 CORPUS = Path(__file__).parent / "corpus" / "beat.py"

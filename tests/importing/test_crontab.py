@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.migrate.compare import compare
-from fencepost.migrate.crontab import MACROS, name_of, read_crontab
-from fencepost.migrate.values import Carried, Command
+from fencepost.cli.migrate.compare import compare
+from fencepost.cli.migrate.crontab import MACROS, name_of, read_crontab
+from fencepost.cli.migrate.values import Carried, Command
 from tests.importing.oracles import cron_daemon, first
 
 CORPUS = (Path(__file__).parent / "corpus" / "crontab").read_text(encoding="utf-8")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.cli.migrate.compare import compare
+from fencepost.cli.migrate.django_celery_beat import read_dump
+from fencepost.cli.migrate.values import Send
 from fencepost.errors import ConfigurationError
-from fencepost.migrate.compare import compare
-from fencepost.migrate.django_celery_beat import read_dump
-from fencepost.migrate.values import Send
 
 DUMP = (Path(__file__).parent / "corpus" / "beat_tables.json").read_text(encoding="utf-8")
 AFTER = datetime(2026, 3, 20, 10, tzinfo=UTC)

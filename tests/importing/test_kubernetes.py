@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fencepost.cli.migrate.compare import compare
+from fencepost.cli.migrate.kubernetes import read_cronjobs
+from fencepost.cli.migrate.values import Carried, Command
 from fencepost.errors import ConfigurationError
-from fencepost.migrate.compare import compare
-from fencepost.migrate.kubernetes import read_cronjobs
-from fencepost.migrate.values import Carried, Command
 from tests.importing.oracles import MONTHS, WEEKDAYS, first, wall_walk
 
 FOLDER = Path(__file__).parent / "corpus"

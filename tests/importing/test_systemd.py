@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.migrate.compare import compare
-from fencepost.migrate.systemd import read_timers, span, units_of
-from fencepost.migrate.values import Carried, Command, Imported, Unreadable
+from fencepost.cli.migrate.compare import compare
+from fencepost.cli.migrate.systemd import read_timers, span, units_of
+from fencepost.cli.migrate.values import Carried, Command, Imported, Unreadable
 from tests.importing.oracles import systemd_analyze
 
 LINES = (Path(__file__).parent / "corpus" / "oncalendar").read_text(encoding="utf-8").splitlines()

@@ -347,7 +347,7 @@ class Comparison:
             return cron("* * * * *", tz=chance.choice(["UTC", "Asia/Kolkata"]))
         anchor = start - timedelta(seconds=chance.randint(0, 100)) if kind < 5 else None
         grid = every(seconds=chance.choice([2.5, 5, 10, 20, 60]), anchor=anchor)
-        return varied(grid, start, chance.getstate()[1][:8])
+        return varied(grid, start, chance.getstate()[1][-9:])
 
     async def _change(self) -> None:
         kind = self.chance.choices(["pause", "resume", "remove"], [4, 4, 1])[0]

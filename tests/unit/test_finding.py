@@ -20,7 +20,7 @@ from fencepost import (
     cron,
     every,
 )
-from fencepost.model.triggers import Spread
+from fencepost.model.triggers import Staggered
 from fencepost.testing import virtual
 from fencepost.testing.virtual import VirtualTime
 
@@ -138,7 +138,7 @@ def test_why_names_what_the_calendar_has_left_out() -> None:
     def rent() -> None: ...
 
     trigger = scheduler.jobs["report"].trigger
-    assert isinstance(trigger, Spread)
+    assert isinstance(trigger, Staggered)
     with virtual(scheduler, start=DAY) as time:
         time.advance(hours=60)
         assert [f"{fire.due_at:%d %H}" for fire in time.fires("report")] == ["17 02"]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone
@@ -13,6 +14,7 @@ from time import process_time
 from zoneinfo import ZoneInfo
 
 import pytest
+from dateutil.rrule import rrulestr
 
 from fencepost import ConfigurationError, Scheduler, at, cron, every, rrule
 from fencepost.model.triggers import Foreign, stored_trigger, trigger_from_json
@@ -24,6 +26,31 @@ FRIDAY = datetime(2026, 11, 27, 17, tzinfo=ZURICH)
 
 def fires(trigger, count: int, after: datetime = NOON) -> list[str]:
     return [f"{fire:%d %b %H:%M}" for fire in islice(trigger.after(after), count)]
+
+
+def draw_rule(chance: random.Random, freq: str) -> str:
+    parts = [f"FREQ={freq}", f"INTERVAL={chance.choice([1, 1, 2, 3, 7, 10])}"]
+
+    def perhaps(name: str, low: int, high: int, *, from_end: bool = False, often: float = 0.3) -> None:
+        if chance.random() < often:
+            numbers = {chance.randint(low, high) for _ in range(chance.randint(1, 4))}
+            signs = [-1, 1] if from_end else [1]
+            parts.append(
+                f"{name}={','.join(str(number * chance.choice(signs)) for number in sorted(numbers))}"
+            )
+
+    perhaps("BYMONTH", 1, 12)
+    if freq != "WEEKLY":
+        perhaps("BYMONTHDAY", 1, 31, from_end=True)
+    if freq in ("YEARLY", "DAILY", "HOURLY"):
+        perhaps("BYYEARDAY", 1, 366, from_end=True, often=0.1)
+    if chance.random() < 0.3:
+        parts.append(f"BYDAY={','.join(chance.sample(['MO', 'TU', 'WE', 'TH', 'FR', 'SA', 'SU'], 4))}")
+    perhaps("BYHOUR", 0, 23)
+    perhaps("BYMINUTE", 0, 59)
+    perhaps("BYSECOND", 0, 59)
+    perhaps("BYSETPOS", 1, 3, from_end=True, often=0.2)
+    return ";".join([*parts, *chance.choice([[], ["WKST=SU"], ["COUNT=25"]])])
 
 
 @pytest.mark.parametrize(
@@ -299,6 +326,29 @@ class TestRRule:
             "25 Oct 01:30",
             "25 Oct 02:30",
         ]
+
+    @pytest.mark.parametrize(
+        "freq", ["YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY"]
+    )
+    def test_random_rules_are_as_dateutil_counts_them(self, freq: str) -> None:
+        """dateutil from the first occurrence on; ours entered at any of them."""
+        chance = random.Random(freq)
+        compared = 0
+        while compared < 12:
+            text, start = (
+                draw_rule(chance, freq),
+                datetime(2020, chance.randint(1, 12), 28, 5, 17, 3, tzinfo=UTC),
+            )
+            try:
+                trigger = rrule(text, start=start)
+            except ConfigurationError:
+                continue
+            expected = list(islice(rrulestr(text, dtstart=start), 40))
+            assert list(islice(trigger.after(start - timedelta(days=1)), 40)) == expected, text
+            place = chance.randrange(len(expected))
+            later = list(islice(trigger.after(expected[place]), len(expected) - place - 1))
+            assert later == expected[place + 1 :], text
+            compared += 1
 
     def test_where_it_counts_from(self) -> None:
         assert fires(rrule("FREQ=DAILY", start=FRIDAY, tz="Asia/Tokyo"), 1) == ["27 Nov 16:00"]

@@ -103,19 +103,22 @@ def check_calendars(
 
     hour, minute = chance.randrange(24), chance.choice([0, 15, 30, 45])
     daily = walk.fixed(datetime.combine(day, time(hour, minute)) for day in walk.days())
-    day_of = walk.day_of()
+
+    def is_open(fire: datetime) -> bool:
+        return not closed(walk.wall_of(fire).date()) and not frozen(fire)
+
     expression = f"{minute} {hour} * * *"
-    expected = {fire for fire in daily if not closed(day_of[fire]) and not frozen(fire)}
+    expected = set(filter(is_open, daily))
     assert fires(cron(expression, zone, calendar=calendar), walk) == inner(expected, walk)
 
     weekday = chance.randrange(7)
-    weekly = {fire for fire in daily if day_of[fire].weekday() == weekday}
+    weekly = {fire for fire in daily if walk.wall_of(fire).weekday() == weekday}
     if not walk.skipped.keys() & {datetime.combine(day, time(hour, minute)) for day in walk.days()}:
         shifted = cron(f"{minute} {hour} * * {(weekday + 1) % 7}", zone, calendar=calendar, closed="shift")
         assert fires(shifted, walk) == inner(moved(walk, weekly, closed, frozen), walk)
 
-    every_hour = walk.following(lambda wall: wall.minute == minute and wall.hour % step == 0)
-    open_hours = {fire for fire in every_hour if not closed(day_of[fire]) and not frozen(fire)}
+    every_hour = set(walk.following((hour, minute) for hour in range(0, 24, step)))
+    open_hours = set(filter(is_open, every_hour))
     hourly = cron(f"{minute} */{step} * * *", zone).on(calendar)
     assert fires(hourly, walk) == inner(open_hours, walk)
     left = {
@@ -142,9 +145,8 @@ def check_walked_rules(walk: Walk, zone: str, start: datetime) -> None:
     expected = walk.fixed(datetime.combine(day, at) for day in days if (day - start.date()).days % 3 == 0)
     assert fires(third_day, walk) == inner(expected, walk)
     hours = rrule("FREQ=HOURLY;INTERVAL=6", start=start.replace(tzinfo=tz))
-    expected = walk.following(
-        lambda wall: wall.minute == 15 and wall.hour % 6 == start.hour and wall >= start
-    )
+    shown = walk.following((hour, 15) for hour in range(start.hour % 6, 24, 6))
+    expected = {instant for instant, wall in shown.items() if wall >= start}
     assert fires(hours, walk) == inner(expected, walk)
 
 

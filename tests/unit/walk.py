@@ -30,12 +30,14 @@ class Walk:
         self.first_pass: dict[datetime, int] = {}
         self.skipped: dict[datetime, int] = {}
         """Walls that the clock skips, and where it goes on."""
+        self.at_time: dict[tuple[int, int], list[int]] = {}
         self._remember()
 
     def _remember(self) -> None:
         latest = self.walls[0]
         for number, wall in enumerate(self.walls):
             self.first_pass.setdefault(wall, number)
+            self.at_time.setdefault((wall.hour, wall.minute), []).append(number)
             missing = latest + QUARTER
             while missing < wall:
                 self.skipped.setdefault(missing, number)
@@ -51,27 +53,27 @@ class Walk:
                 found.add(self.instants[number])
         return found
 
-    def following(self, due: Callable[[datetime], bool]) -> set[datetime]:
-        """Whenever the clock shows such a wall."""
-        return {instant for instant, wall in zip(self.instants, self.walls, strict=True) if due(wall)}
+    def following(self, times: Iterable[tuple[int, int]]) -> dict[datetime, datetime]:
+        """The instants at which the clock shows these hours and minutes, with their walls."""
+        return {self.instants[number]: self.walls[number] for time in times for number in self.at_time[time]}
 
     def days(self) -> list[date]:
         """Also those that the zone has skipped."""
         first, last = self.walls[0].date(), self.walls[-1].date()
         return [first + timedelta(days=number) for number in range((last - first).days + 1)]
 
-    def day_of(self) -> dict[datetime, date]:
-        return {instant: wall.date() for instant, wall in zip(self.instants, self.walls, strict=True)}
+    def wall_of(self, instant: datetime) -> datetime:
+        return self.walls[(instant - self.instants[0]) // QUARTER]
 
 
 def moved(
     walk: Walk, fires: Iterable[datetime], closed: Callable[[date], bool], again: Callable[[datetime], bool]
 ) -> set[datetime]:
     """Each fire on the first day at whose same time it is open; `again`: closed at an instant, whatever the day."""
-    found, at = set(), dict(zip(walk.instants, walk.walls, strict=True))
+    found = set()
     for fire in fires:
-        wall, instant = at[fire], fire
-        while closed(at[instant].date()) or again(instant):
+        wall, instant = walk.wall_of(fire), fire
+        while closed(walk.wall_of(instant).date()) or again(instant):
             wall += DAY
             number = walk.first_pass.get(wall, walk.skipped.get(wall))
             if number is None:

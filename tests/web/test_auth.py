@@ -11,6 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from fencepost import ConfigurationError, Settings
+from fencepost.runs.masking import mask_for
 from fencepost.web.api import ENDPOINTS
 from fencepost.web.auth import Caller, check_address
 from fencepost.web.gate import PROBES
@@ -141,6 +142,16 @@ def test_without_a_token_only_this_machine_is_let_in(client: httpx2.Client, head
     answer = client.get("/api/v1/status", headers=headers)
     assert answer.status_code == 401
     assert "FENCEPOST_AUTH_TOKEN" in answer.json()["detail"]
+
+
+def test_logs_that_hide_tokens_do_not_hide_what_to_do(guarded: httpx2.Client, client: httpx2.Client) -> None:
+    for answer in (
+        guarded.get("/api/v1/status"),
+        client.get("/api/v1/status", headers={"Via": "1.1 proxy"}),
+    ):
+        remedy = answer.json()["detail"]
+        assert "`Authorization`" in remedy
+        assert mask_for({})(remedy) == remedy
 
 
 def test_the_hosts_own_sign_in_decides() -> None:

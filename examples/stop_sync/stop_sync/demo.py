@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import signal
-import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 import httpx2
 
 from fencepost import AnotherRunIsActive
-from fencepost.cli.demo.stage import LONGEST, Stage
+from fencepost.cli.demo.stage import LONGEST, Stage, free_port
 from stop_sync.pipeline import NAME
 
 INTRO = (
@@ -38,16 +37,18 @@ def main() -> int:
     given = parser.parse_args()
     if given.seconds is not None and not SHORTEST <= given.seconds <= LONGEST:
         parser.error(f"--seconds: give {SHORTEST} to {LONGEST:g}; a run takes about 10")
-    sources, web = (f"http://127.0.0.1:{free(port)}" for port in (8790, 8791))
+    sources, web = (f"http://127.0.0.1:{free_port(port)}" for port in (8790, 8791))
 
     async def story(stage: Stage) -> None:
         stage.hold(HOLD)
         stage.say("Starting a source server, three services and a web app.")
         stage.start("sources", "stop_sync.source_server", "--port", sources.rpartition(":")[2])
         stage.start("web", "stop_sync.web", "--port", web.rpartition(":")[2])
+        dashboard = stage.start_dashboard()
         await stage.join(3)
         await stage.until(lambda: answers(f"{web}/healthz"), "the web app answers")
         stage.say(f"Open {web} and watch the label at the top right. A run is started by hand.")
+        await stage.show_dashboard(dashboard)
         stage.start("by-hand", "stop_sync.job_runner", "--service", "--trigger", "manual")
         # On a slow machine the calendar's first run may be there before it.
         stage.exit_codes["by-hand"] = (0, AnotherRunIsActive.exit_code)
@@ -86,14 +87,6 @@ def environment(sources: str, pace: float) -> dict[str, str]:
         "FENCEPOST_DRAIN_TIMEOUT": "0.2",
         "FENCEPOST_READY_DELAY": "0",
     }
-
-
-def free(port: int) -> int:
-    """This port, or another if it is taken."""
-    with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-        return port
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def answers(url: str) -> bool:

@@ -26,24 +26,13 @@ from fencepost.cli.source import Source, json_option, no_such_job, takes
 from fencepost.insight.audit import Finding, Kind, Report
 from fencepost.insight.audit import audit as make_audit
 from fencepost.insight.audit.pages import Progress as Told
-from fencepost.insight.views.shapes import Shape, event_shape, time
+from fencepost.insight.audit.shapes import fates, report_shape, verdict
 from fencepost.insight.views.times import ago
-from fencepost.insight.views.unreadable import unreadable_shape
-from fencepost.model import State
 from fencepost.model.triggers import iso
 from fencepost.store.base import Store
 
 SHOWN = 50
 """Findings of each kind that are shown; --json has up to a thousand."""
-
-MEANS = {
-    Kind.UNACCOUNTED: "in no row of the ledger",
-    Kind.DOUBLED: "in two rows, or run twice",
-    Kind.OUTSIDE: "in the ledger, but in no calendar",
-    Kind.PAUSE_IGNORED: "claimed although the job was paused",
-    Kind.TOKENS: "with a token that does not increase",
-    Kind.OVERDUE: "due, and decided by no replica",
-}
 
 
 @click.command()
@@ -149,7 +138,7 @@ def tell(report: Report, store: str) -> None:
             ("jobs", report.jobs),
             ("history", f"{changes}{more}" if changes else "unchanged in the window"),
             ("due", report.expected),
-            *((name, count) for name, count in _fates(report).items() if count),
+            *((name, count) for name, count in fates(report).items() if count),
             ("by hand", report.manual or None),
         ]
     )
@@ -158,18 +147,7 @@ def tell(report: Report, store: str) -> None:
         table(("fire", "what", "fires", "why"), map(_row, rows))
     for row in report.unreadable[:SHOWN]:
         say(f"unreadable: {row.told}; {row.remedy}")
-    say(_verdict(report, len(rows)))
-
-
-def _fates(report: Report) -> dict[str, int]:
-    return {
-        "ran": report.ran,
-        **{state.value: report.states[state] for state in NEVER_ENDED},
-        "pending": report.pending,
-    }
-
-
-NEVER_ENDED = (State.SKIPPED, State.MISSED, State.LOST, State.CANCELLED)
+    say(verdict(report, len(rows)))
 
 
 def _row(finding: Finding) -> tuple[Any, ...]:
@@ -177,61 +155,3 @@ def _row(finding: Finding) -> tuple[Any, ...]:
     if finding.count > 1:
         why += f"; {finding.count} fires through {when(finding.last_due_at)}"
     return finding.key or f"{finding.job_id}@{iso(finding.due_at)}", finding.kind, finding.count, why
-
-
-def _verdict(report: Report, shown: int) -> str:
-    if report.unreadable and not report.found.total() and not report.clean:
-        jobs = sorted({row.job_id for row in report.unreadable if row.job_id})
-        return (
-            f"All that could be checked is accounted for once; not all of {', '.join(jobs[:10])} can be read."
-        )
-    if report.clean:
-        open_ = f", {report.pending} of them not final yet" if report.pending else ""
-        return f"Every fire that was due is accounted for once{open_}."
-    wrong = "; ".join(f"{report.found[kind]} {MEANS[kind]}" for kind in Kind if report.found[kind])
-    listed = sum(map(len, report.findings.values()))
-    more = f" Shown are {shown} of {listed} findings: --json lists them." if listed > shown else ""
-    remedy = ""
-    if report.found[Kind.OVERDUE]:
-        remedy = (
-            " Start a replica, or see `fencepost status`: what is overdue waits for a replica to decide it."
-        )
-    if report.found.keys() - {Kind.OVERDUE}:
-        remedy += " The ledger is not sound: keep a copy of the store before anything else."
-    return f"Not every fire is accounted for once: {wrong}.{more}{remedy}"
-
-
-# --- for programs ---------------------------------------------------------------------------------------
-
-
-def report_shape(report: Report) -> Shape:
-    return {
-        "clean": report.clean,
-        "now": iso(report.now),
-        "since": iso(report.since),
-        "until": iso(report.until),
-        "kept_since": iso(report.kept_since),
-        "tzdata": report.tzdata,
-        "data_lost_through": time(report.lost_through),
-        "jobs": report.jobs,
-        "manual": report.manual,
-        "expected": report.expected,
-        **_fates(report),
-        "found": {kind.value: report.found[kind] for kind in Kind},
-        **{kind.value: [_finding_shape(finding) for finding in report.findings[kind]] for kind in Kind},
-        "history": [{"job_id": event.job_id, **event_shape(event)} for event in report.events],
-        "history_found": report.events_found,
-        "unreadable": [unreadable_shape(row) for row in report.unreadable],
-        "history_known_after": {id: time(moment) for id, moment in sorted(report.forgotten.items())},
-    }
-
-
-def _finding_shape(finding: Finding) -> Shape:
-    return {
-        "key": finding.key,
-        "job_id": finding.job_id,
-        "due_at": iso(finding.due_at),
-        "last_due_at": iso(finding.last_due_at or finding.due_at),
-        "count": finding.count,
-        "why": finding.why,
-    }

@@ -12,7 +12,6 @@ from rich.text import Text
 from fencepost.cli.output import console, emit, printable, say
 from fencepost.cli.source import Source, json_option, takes
 from fencepost.clock import SystemClock
-from fencepost.insight.views.shapes import Shape
 
 if TYPE_CHECKING:
     from fencepost.insight.doctor import Diagnosis, Finding
@@ -31,17 +30,20 @@ def doctor(words: tuple[str, ...], url: str | None, namespace: str | None, as_js
     nothing.
     """
     from fencepost.insight.doctor import diagnose
+    from fencepost.insight.doctor.shapes import diagnosis_shape
 
     source = Source.of(words, (), url, namespace)
     found = asyncio.run(diagnose(source.scheduler, source.target, SystemClock()))
     if as_json:
-        emit(_shape(found))
+        emit(diagnosis_shape(found))
     else:
         _tell(found)
     return found.exit_code
 
 
 def _tell(found: Diagnosis) -> None:
+    from fencepost.insight.doctor.shapes import verdict
+
     for section, findings in found.sections.items():
         console().print(Text(section, "bold"))
         lines = Table.grid(padding=(0, 2, 0, 0))
@@ -50,7 +52,7 @@ def _tell(found: Diagnosis) -> None:
         for finding in findings:
             lines.add_row(Text(f"  {finding.level}", STYLES[finding.level]), _told(finding))
         console().print(lines)
-    say(_verdict(found))
+    say(verdict(found))
 
 
 def _told(finding: Finding) -> Text:
@@ -58,24 +60,3 @@ def _told(finding: Finding) -> Text:
     if finding.remedy:
         text.append(f"\n→ {printable(finding.remedy)}", "dim")
     return text
-
-
-def _verdict(found: Diagnosis) -> str:
-    problems, warnings = found.problems, found.warnings
-    doubtful = f"{warnings} thing{' is' if warnings == 1 else 's are'} doubtful"
-    if problems:
-        wrong = f"{problems} thing{' is' if problems == 1 else 's are'} wrong"
-        return f"{wrong}, {doubtful}." if warnings else f"{wrong}."
-    return f"Nothing is wrong, {doubtful}." if warnings else "Nothing is wrong."
-
-
-def _shape(found: Diagnosis) -> Shape:
-    return {
-        "ok": not found.problems,
-        "store": found.store,
-        "findings": [
-            {"section": section, "level": finding.level, "what": finding.what, "remedy": finding.remedy}
-            for section, findings in found.sections.items()
-            for finding in findings
-        ],
-    }

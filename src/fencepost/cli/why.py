@@ -9,9 +9,7 @@ import click
 from fencepost.cli.output import emit, say
 from fencepost.cli.source import Source, json_option, takes
 from fencepost.cli.views import tz_option
-from fencepost.insight.views.shapes import Shape, fire_shape, time
-from fencepost.insight.why import Answer, answer
-from fencepost.model.triggers import iso
+from fencepost.insight.why import answer, answer_shape
 
 
 @click.command()
@@ -28,7 +26,7 @@ def why(words: tuple[str, ...], url: str | None, namespace: str | None, as_json:
     job, when = (*source.words, None)[:2]
     found = source.ask(lambda store: answer(store, str(job), when, source.settings.retention))
     if as_json:
-        emit(_shape(found))
+        emit(answer_shape(found))
     else:
         say(f"{found.subject}\n{found.text}")
     return 1 if found.verdict == "unaccounted" else 0
@@ -39,18 +37,3 @@ def _has_time(words: tuple[str, ...]) -> bool:
     if len(words) != 2:
         return len(words) > 2
     return bool(re.match(r"\d{1,2}:\d\d|\d{4}-", words[1])) or not re.search(r":|\.toml$", words[0])
-
-
-def _shape(found: Answer) -> Shape:
-    return {
-        "job_id": found.job_id,
-        "asked": iso(found.asked),
-        "zone": found.zone,
-        "due_at": time(found.due_at),
-        "verdict": found.verdict,
-        "answer": f"{found.subject} {found.text}",
-        "fire": fire_shape(found.fire) if found.fire else None,
-        "refers_to": fire_shape(found.other) if found.other else None,
-        "before": time(found.before),
-        "after": time(found.after),
-    }

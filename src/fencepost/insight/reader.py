@@ -19,6 +19,7 @@ from fencepost.clock import SystemClock
 from fencepost.errors import FencepostError
 from fencepost.insight.board import Board, Reading, read_all
 from fencepost.insight.cluster import Cluster, cluster_of
+from fencepost.insight.pictures.kept import Kept
 from fencepost.replica.control import ControlThread
 from fencepost.store.base import Store
 from fencepost.store.rereading import READ_AGAIN, read_again
@@ -32,6 +33,8 @@ TIMES_ITS_COST = 10.0
 MOST_FRESH = 15.0
 """but never for longer: a reading may have taken long because the server was stopped for a while."""
 MOST_SHARED = 200
+QUICK = 0.03
+"""Seconds: a reading of everything that takes less is waited for."""
 KEEP_UP = 15.0
 """Seconds between two readings that nobody has asked for (`keep_up`)."""
 SOON = 2.0
@@ -72,12 +75,17 @@ class Reader:
         self._shared: dict[Hashable, tuple[asyncio.Task[Any], float]] = {}
         """By what is read: the reading, and until when it is fresh, on this thread's loop."""
         self._board = Board()
+        self._kept = Kept()
         self._keeping_up: concurrent.futures.Future[None] | None = None
         self._clock = SystemClock()
         self._again_at = 0.0
         self.last: Reading | None = None
         """The latest reading of everything."""
         self._last_at = 0.0
+        self._last_took = 0.0
+        self._changes = self._last_of = 0
+        """How often something was changed here: by now, and when the latest reading began."""
+        self._renewing: asyncio.Task[None] | None = None
 
     async def ask(self, work: Callable[[Store], Awaitable[T]]) -> T:
         """Do this with the store. From any loop."""
@@ -111,9 +119,32 @@ class Reader:
         """For work that is shared itself: on the reading thread."""
         cluster = await self._share("cluster", cluster_of)
         await self._read_again(store)
+        begun, changes = self._clock.steady(), self._changes
         reading = await read_all(store, self._board, cluster)
-        self.last, self._last_at = reading, self._clock.steady()
+        self.last, self._last_at, self._last_of = reading, self._clock.steady(), changes
+        self._last_took = self._last_at - begun
         return reading
+
+    async def recent(self) -> Reading:
+        """Everything; where that takes long, as it was read last, a few seconds ago at the most, and it is read anew
+        meanwhile. On the reading thread."""
+        too_old = self._last_of != self._changes or self.last_age_seconds > MOST_FRESH
+        if self.last is None or too_old or self._last_took < QUICK or self._thread is None:
+            return await self._share("everything", self.read_everything)
+        if self.fresh("everything") is None and self._renewing is None:
+            self._renewing = asyncio.create_task(self._renew())
+        return self.last
+
+    async def _renew(self) -> None:
+        try:
+            with suppress(FencepostError):  # those who ask for it are told
+                await self._share("everything", self.read_everything)
+        finally:
+            self._renewing = None
+
+    def steady(self) -> float:
+        """Seconds by a clock that only goes forward."""
+        return self._clock.steady()
 
     @property
     def last_age_seconds(self) -> float:
@@ -125,8 +156,14 @@ class Reader:
         """Belongs to the reading thread."""
         return self._board
 
+    @property
+    def kept(self) -> Kept:
+        """What the pictures keep. Belongs to the reading thread."""
+        return self._kept
+
     def forget(self) -> None:
         """Something was changed here: who asks from now on sees it."""
+        self._changes += 1
         with self._lock:
             self._shared.clear()
 

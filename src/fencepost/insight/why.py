@@ -13,11 +13,12 @@ from itertools import takewhile
 
 from fencepost.insight.lookup import latest_fire, no_such_job
 from fencepost.insight.sentences import Scene, never, not_decided, not_due, of_fire
+from fencepost.insight.views.shapes import Shape, fire_shape, time
 from fencepost.insight.views.times import EXACT, Asked, asked
 from fencepost.insight.views.words import when
 from fencepost.model import FireRecord, JobEvent, JobRecord, State
 from fencepost.model.periods import DefinitionPeriod, periods_of
-from fencepost.model.triggers import Trigger, zone
+from fencepost.model.triggers import Trigger, iso, zone
 from fencepost.store.base import FireQuery, Roster, Store
 
 LOOK_BACK = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=32))
@@ -51,6 +52,21 @@ class Answer:
 
     def __str__(self) -> str:
         return f"{self.subject} {self.text}"
+
+
+def answer_shape(found: Answer) -> Shape:
+    return {
+        "job_id": found.job_id,
+        "asked": iso(found.asked),
+        "zone": found.zone,
+        "due_at": time(found.due_at),
+        "verdict": found.verdict,
+        "answer": f"{found.subject} {found.text}",
+        "fire": fire_shape(found.fire) if found.fire else None,
+        "refers_to": fire_shape(found.other) if found.other else None,
+        "before": time(found.before),
+        "after": time(found.after),
+    }
 
 
 @dataclass(frozen=True)

@@ -40,12 +40,13 @@ if TYPE_CHECKING:
         job_from_json,
         job_to_json,
     )
-    from fencepost.model.replicas import Era, Lease, ReplicaRecord
+    from fencepost.model.replicas import LEADERSHIP, Era, Lease, ReplicaRecord
     from fencepost.model.values import Json, changed, checked_id
 
 __all__ = [
     "CATCH_UP_LIMIT",
     "ERROR_LINE_LIMIT",
+    "LEADERSHIP",
     "MAX_ATTEMPTS_KEPT",
     "MISFIRES",
     "Attempt",

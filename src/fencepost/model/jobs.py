@@ -325,7 +325,8 @@ class JobEvent:
 
     job_id: str
     at: datetime
-    kind: Literal["defined", "paused", "resumed", "removed"]
+    kind: Literal["defined", "paused", "resumed", "removed", "led", "resigned"]
+    """The last two: of leadership (`LEADERSHIP`)."""
     version: int
     since: datetime
     """From when on it holds: after the last fire decided by then, ahead of `at` where the clock was set back."""

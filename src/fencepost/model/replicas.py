@@ -62,3 +62,8 @@ class Lease:
     heartbeat: float = 0.0
     expires: float = 0.0
     era: Era = Era()
+
+
+LEADERSHIP = "!leader"
+"""Changes of leadership are kept among the events of jobs, under this id, which no job can have: `led` and `resigned`,
+with the term as the version and the replica in `by`."""

@@ -8,7 +8,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from fencepost.replica.service import Service
-from fencepost.store.inbox import Letter, inbox_of
+from fencepost.store.inbox import Inbox, Letter
 
 if TYPE_CHECKING:
     from fencepost.replica.replica import Replica
@@ -16,29 +16,26 @@ if TYPE_CHECKING:
 log = logging.getLogger("fencepost")
 
 BATCH = 200
-NOT_USED = 2.0
+NOT_USED = 5.0
 """Seconds between two looks for an inbox that does not exist, however many hints there are."""
 GIVE_UP = 3600.0
 """Seconds for which a job that does not exist is waited for: a new release may declare it."""
 
 
 class Intake(Service):
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Replica, inbox: Inbox) -> None:
         super().__init__(replica)
-        self._inbox = inbox_of(replica.store)
+        self._inbox = inbox
         self._look_at = 0.0
 
     async def run(self) -> None:
         try:
             await super().run()
         finally:
-            if self._inbox is not None:
-                self._inbox.close()
+            self._inbox.close()
 
     async def step(self) -> float | None:
         replica, inbox = self.replica, self._inbox
-        if inbox is None:
-            return None
         if replica.term() is None:
             await asyncio.to_thread(inbox.close)
             return replica.settings.heartbeat.total_seconds()
@@ -47,7 +44,7 @@ class Intake(Service):
         letters = await asyncio.to_thread(inbox.waiting, BATCH)
         if letters is None:
             await asyncio.to_thread(inbox.close)
-            self._look_at = replica.clock.steady() + NOT_USED
+            self._look_at = replica.clock.steady() + min(NOT_USED, inbox.look_for_table_every)
             return inbox.look_for_table_every
         done = [letter.number for letter in letters if await self._is_done(letter)]
         if done:

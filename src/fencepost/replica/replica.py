@@ -49,6 +49,7 @@ from fencepost.runs.run import Host
 from fencepost.runs.tasks import Registry
 from fencepost.settings import Settings
 from fencepost.store.base import Evidence, Pulse, Store
+from fencepost.store.inbox import inbox_of
 from fencepost.store.rereading import readable_job
 
 log = logging.getLogger("fencepost")
@@ -128,7 +129,8 @@ class Replica:
         self.janitor = Janitor(self)
         self.watcher = Watcher(self)
         self.inspector = Inspector(self)
-        self.intake = Intake(self)
+        inbox = inbox_of(store)
+        self.intake = Intake(self, inbox) if inbox is not None else None
         self.listener = Listener(self)
         self.lag_watch = LagWatch(self)
         self.evidence = Evidence()
@@ -140,7 +142,7 @@ class Replica:
             self.janitor,
             self.watcher,
             self.inspector,
-            self.intake,
+            *((self.intake,) if self.intake is not None else ()),
         ]
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -68,6 +68,11 @@ class Live:
 class Load(ABC):
     """Rows by their keys."""
 
+    def prepare(self, job_ids: Sequence[str], keys: Sequence[str], now: datetime) -> None:
+        """The fires with these keys, these jobs and those of the fires, their live fires and targets are about to be
+        loaded: a backend may do it in one go."""
+        return
+
     @abstractmethod
     def jobs(self, ids: Sequence[str]) -> Iterable[JobRecord]: ...
 
@@ -143,6 +148,10 @@ class Save(ABC):
     @abstractmethod
     def save(self, changes: Changes) -> None:
         """Several times in a step: before a query that must see what changed, and at the end."""
+
+    def finish(self) -> None:
+        """The step is over: a backend that only noted what to save writes it now."""
+        return
 
     @abstractmethod
     def withdraw_planned(self, job_id: str, now: datetime) -> Iterable[str]:

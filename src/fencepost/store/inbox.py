@@ -77,13 +77,12 @@ class Inbox(ABC):
 
 def inbox_of(store: Store) -> Inbox | None:
     """None: this store is in no database that a caller could have a transaction in."""
-    from fencepost.store.sqlite.store import SqliteStore
-
-    if isinstance(store, SqliteStore):
+    sqlite = sys.modules.get("fencepost.store.sqlite.store")  # whoever has such a store has imported it
+    if sqlite is not None and isinstance(store, sqlite.SqliteStore):
         from fencepost.store.sqlite.inbox import SqliteInbox
 
         return SqliteInbox(store.path, store._namespace)
-    postgres = sys.modules.get("fencepost.store.postgres.store")  # whoever has such a store has imported it
+    postgres = sys.modules.get("fencepost.store.postgres.store")
     if postgres is not None and isinstance(store, postgres.PostgresStore):
         from fencepost.store.postgres.inbox import PostgresInbox
 

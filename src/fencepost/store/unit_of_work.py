@@ -183,6 +183,7 @@ class LoadedJobs(Jobs):
         self._cache.stored_jobs.setdefault(record.id, None)
         self._cache.jobs[record.id] = record
         self._cache.changed_jobs[record.id] = record, decide_at, plan_at
+        self._cache.decide_soon.pop(record.id, None)
 
     def due(self, now: datetime, replica: ReplicaRecord, leads: bool, limit: int) -> list[str]:
         self._cache.flush()
@@ -241,7 +242,8 @@ class LoadedTargets(Targets):
         return self._cache.backend.find.unknown_targets()
 
     def knowing(self, target: str) -> frozenset[str]:
-        self._cache.flush()  # a replica may have joined in the same transaction
+        if self._cache.changed_replicas:
+            self._cache.flush()  # one may have joined in the same transaction
         return self._cache.backend.find.knowing(target)
 
 
@@ -377,6 +379,7 @@ class UnitOfWork(Rows):
     def save(self) -> None:
         """Everything that changed. Called once, before the commit."""
         self._cache.save(self.notify)
+        self.backend.save.finish()
 
     @property
     def leader(self) -> Lease:
@@ -404,6 +407,12 @@ class UnitOfWork(Rows):
     ) -> None:
         """A few statements for all of them, where asking one by one would cost a few for each."""
         cache, here = self._cache, self._cache.fires.rows
+        if jobs or fires:
+            self.backend.load.prepare(
+                [id for id in jobs if id not in cache.stored_jobs],
+                [key for key in fires if key not in here],
+                now,
+            )
         cache.load_jobs(records)
         cache.load_fires(fires)
         ids = list(dict.fromkeys((*jobs, *(here[key].job_id for key in fires if key in here))))

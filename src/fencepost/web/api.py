@@ -12,7 +12,7 @@ from starlette.responses import Response
 from fencepost.errors import Conflict, StoreUnavailable, UsageError
 from fencepost.insight.board import Entry, Reading
 from fencepost.insight.cluster import cluster_of
-from fencepost.insight.pages import INSTANT, Cursor, page_of_fires, page_of_jobs
+from fencepost.insight.pages import INSTANT, page_of_fires, page_of_jobs
 from fencepost.insight.views.shapes import (
     definition_shape,
     event_shape,
@@ -22,23 +22,20 @@ from fencepost.insight.views.shapes import (
 )
 from fencepost.insight.views.times import ago, ahead
 from fencepost.model import FireRecord, JobRecord, State
-from fencepost.model.triggers import from_iso, iso
+from fencepost.model.triggers import iso
 from fencepost.scheduler.handle import Handle
 from fencepost.store.base import FireQuery, JobPage, Store
 from fencepost.store.rereading import readable_job
-from fencepost.web import models
+from fencepost.web import bulk, models, pictures
 from fencepost.web.endpoint import Call, Endpoint, Shape, no_fire, no_job
 from fencepost.web.health import livez, reading_age, readyz, scheduler_status
 from fencepost.web.history import history
 from fencepost.web.listener import Listener
+from fencepost.web.paging import cursor_of, from_cursor
 from fencepost.web.prepared import Prepared
 from fencepost.web.problems import Problem
 from fencepost.web.sse import EventStream
 from fencepost.web.visible import seen
-
-DEEPEST = 10_000
-"""Fires due at one and the same instant that a cursor can point into."""
-
 
 # --- looking ------------------------------------------------------------------------------------------
 
@@ -105,7 +102,7 @@ async def fires(call: Call) -> Shape:
 
     async def look(store: Store) -> Shape:
         now = (await store.roster()).now
-        until, skip = _from_cursor(asked.cursor) if asked.cursor else (_until(asked, now), 0)
+        until, skip = from_cursor(asked.cursor) if asked.cursor else (_until(asked, now), 0)
         query = FireQuery(
             job_id=asked.job,
             states=tuple(asked.state),
@@ -114,7 +111,7 @@ async def fires(call: Call) -> Shape:
             limit=asked.limit,
         )
         rows, next = await page_of_fires(store, query, skip, wanted if call.caller.jobs else None)
-        return {"items": [fire_shape(fire) for fire in rows], "next": _cursor(next)}
+        return {"items": [fire_shape(fire) for fire in rows], "next": cursor_of(next)}
 
     return await call.web.desk.look(look)
 
@@ -237,6 +234,9 @@ async def metrics(call: Call) -> Response:
 
 
 ENDPOINTS = (
+    # Before `/api/v1/fires/{key}`, which would match the summary, too.
+    *pictures.ENDPOINTS,
+    *bulk.ENDPOINTS,
     Endpoint("GET", "/api/v1/status", status, models.Status, errors=(304,)),
     Endpoint("GET", "/api/v1/jobs", jobs, models.JobPage, models.JobsAsked, errors=(304,)),
     Endpoint("GET", "/api/v1/jobs/{id}", job, models.WholeJob, errors=(304, 404, 409)),
@@ -342,17 +342,3 @@ def _until(asked: models.FiresAsked, now: datetime) -> datetime | None:
     if asked.until is not None:
         return ago(asked.until, now, "until")
     return None if asked.planned or asked.state == [State.PENDING] else now + INSTANT
-
-
-def _cursor(next: Cursor | None) -> str | None:
-    return f"{iso(next[0])}~{next[1]}" if next else None
-
-
-def _from_cursor(text: str) -> tuple[datetime, int]:
-    moment, _, given = text.partition("~")
-    if not given.isascii() or not given.isdigit() or len(given) > 6 or int(given) > DEEPEST:
-        raise Problem(422, "cursor: give `next` of the page before, as it was")
-    try:
-        return from_iso(moment) + INSTANT, int(given)
-    except OverflowError:  # the end of time
-        raise Problem(422, "cursor: give `next` of the page before, as it was") from None

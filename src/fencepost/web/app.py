@@ -21,8 +21,10 @@ from fencepost.runs.events import Event
 from fencepost.web.access import Caller
 from fencepost.web.access_log import AccessLog
 from fencepost.web.api import ENDPOINTS
+from fencepost.web.audits import Audits
 from fencepost.web.auth import Authorize, Doorkeeper
 from fencepost.web.compression import Compression
+from fencepost.web.dashboard.app import Dashboard
 from fencepost.web.desk import PATIENCE, Desk
 from fencepost.web.endpoint import Endpoint, Shape, no_job, tagged
 from fencepost.web.feed import Feed
@@ -48,11 +50,19 @@ class WebApp:
     """See `Scheduler.asgi`. Served by itself it starts and stops the scheduler; mounted, the host's lifespan must."""
 
     def __init__(
-        self, scheduler: Scheduler, *, replica: bool = True, authorize: Authorize | None = None
+        self,
+        scheduler: Scheduler,
+        *,
+        replica: bool = True,
+        authorize: Authorize | None = None,
+        root_path: str = "",
     ) -> None:
+        """`root_path`: where a proxy shows this application, if nothing it is mounted in says so."""
         self.scheduler = scheduler
+        self._root_path = root_path.rstrip("/")
         self.takes_part = replica
         self.desk = Desk(scheduler)
+        self.audits = Audits(self.desk)
         self.feed = Feed(self.desk, scheduler.shutdown)
         self.metrics = Metrics(self)
         self.store_probe = StoreProbe(scheduler)
@@ -65,6 +75,7 @@ class WebApp:
                 *(Route(each.path, self._answering(each), methods=[each.method]) for each in ENDPOINTS),
                 Route("/api/v1/openapi.json", self._openapi),
                 Route(f"/{WIDGET}", self._widget),
+                *Dashboard(self).routes(),
             ],
             middleware=[
                 Middleware(Compression),
@@ -77,8 +88,17 @@ class WebApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            scope = {**scope, TRANSPORT: transport_of(scope, send, self.scheduler.shutdown.server)}
+            transport = transport_of(scope, send, self.scheduler.shutdown.server)
+            scope = {**self._placed(scope), TRANSPORT: transport}
         await self._app(scope, receive, send)
+
+    def _placed(self, scope: Scope) -> Scope:
+        """Under `root_path`, whether the proxy has cut that off or not."""
+        root, path = self._root_path, scope["path"]
+        if not root or scope.get("root_path"):
+            return scope
+        inside = path == root or path.startswith(f"{root}/")
+        return {**scope, "root_path": root, "path": path if inside else root + path}
 
     def reload(self) -> None:
         """Read the file of tokens again, as `fencepost serve` does at SIGHUP. A file that cannot be used changes

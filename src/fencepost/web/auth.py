@@ -24,6 +24,7 @@ from fencepost.web.peer import Proxies
 from fencepost.web.peer import is_local as is_local
 from fencepost.web.peer import is_loopback as is_loopback
 from fencepost.web.problems import Problem
+from fencepost.web.session import Sessions
 
 log = logging.getLogger("fencepost")
 
@@ -49,6 +50,7 @@ class Doorkeeper:
         self._file = settings.tokens_file
         self._tokens = dict(self._own)
         self._held_back = 0
+        self.sessions = Sessions(settings)
         self.reload()
         if self._short:
             log.warning(
@@ -61,9 +63,10 @@ class Doorkeeper:
         if self._file is not None:
             self._tokens = {**read_tokens(self._file), **self._own}
 
-    def named(self, name: str) -> Caller | None:
-        """The caller of that name, as the tokens say now; for a sign-in that outlives one request."""
-        return next((caller for caller in self._tokens.values() if caller.name == name), None)
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether somebody can sign in here: else the host application says who asks, or the machine does."""
+        return self._authorize is None and (bool(self._own) or self._file is not None)
 
     async def caller(self, request: Request) -> Caller:
         """Whoever asks; raises 401 if that is nobody who may."""
@@ -72,30 +75,37 @@ class Doorkeeper:
             if inspect.isawaitable(known):
                 known = await known
             return _checked(known)
-        if self._own or self._file is not None:
+        if self.takes_tokens:
+            if "authorization" not in request.headers:
+                signed_in = self.sessions.caller(request, self._tokens)
+                if signed_in is not None:
+                    return signed_in
             return await self._bearer(request)
         if self.proxies.is_local(request):
             return Caller("admin")
         raise _unknown(
-            "set FENCEPOST_AUTH_TOKEN and send it as `Authorization: Bearer …`, or give asgi(authorize=…); without "
-            "either only requests from the same machine are answered"
+            "set FENCEPOST_AUTH_TOKEN and send it in the header `Authorization`, after `Bearer`, or give "
+            "asgi(authorize=…); without either only requests from the same machine are answered"
         )
 
     async def _bearer(self, request: Request) -> Caller:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not given.strip():
-            raise _unknown("send the service's token as `Authorization: Bearer …`")
-        digest = digest_of(given.strip())
+            raise _unknown("send the service's token in the header `Authorization`, after `Bearer`")
+        return self._tokens[await self.digest(given.strip(), request)]
+
+    async def digest(self, token: str, request: Request) -> bytes:
+        """Of a token that is known and may be used from there; raises 401 otherwise."""
+        digest = digest_of(token)
         # Found by its digest: how long that takes says nothing about the token.
-        caller = self._tokens.get(digest)
-        if caller is None:
+        if digest not in self._tokens:
             await self._hold_back()
             raise _unknown("this token is wrong")
         if digest in self._short and not self.proxies.is_local(request):
             raise _unknown(
                 f"tokens of fewer than {SHORTEST_TOKEN} characters are accepted from this machine only"
             )
-        return caller
+        return digest
 
     async def _hold_back(self) -> None:
         """Slows guessing down. Right tokens never wait, nothing is remembered of whoever guesses, and a client that

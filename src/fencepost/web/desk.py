@@ -71,6 +71,11 @@ class Desk:
             return found
         return await self._in_time(lambda: self.scheduler.reader.shared(what, work), patience)
 
+    async def in_background(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        """For work that takes long, and rests by itself so that others can read."""
+        self._check_started()
+        return await self.scheduler.reader.ask(work)
+
     async def everything(self, patience: float = PATIENCE) -> Reading:
         return await self._in_time(self.scheduler.reader.everything, patience)
 

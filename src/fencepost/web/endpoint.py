@@ -57,6 +57,8 @@ class Endpoint:
     media_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
     """Request headers it heeds, with the pattern of their values."""
+    acts_on_many: bool = False
+    """It logs by itself what it has done."""
     role: Role | None = None
     """The least that may call it. Unless given: `read` to look, `operate` to act."""
 
@@ -75,7 +77,7 @@ class Endpoint:
             raise Problem(422, "this takes no query parameters")
         body = await _body(self.body, request) if self.method == "POST" else None
         reply = await self.answer(Call(web, request, request.path_params, query, body))
-        if self.method != "GET":
+        if self.method != "GET" and not self.acts_on_many:
             fire = reply.get("key") if isinstance(reply, dict) else None
             job_id = job_of(fire) if fire else request.path_params["id"]
             web.access_log.acted(request, self.answer.__name__, job_id, fire)
@@ -93,13 +95,18 @@ class Endpoint:
         if not caller.may(self.needs):
             web.access_log.refused("role", request, f"this takes the role {self.needs}")
             raise Problem(403, f"this takes the role {self.needs}; {caller.name} has the role {caller.role}")
-        for name, given in request.path_params.items():
-            pattern, missing, job_id = _NAMED[name]
-            if not re.fullmatch(pattern, given):
-                raise missing(given)
-            if not caller.sees(job_id(given)):
-                web.access_log.refused("job", request, "not a job of this token")
-                raise missing(given)
+        check_names(web, request, caller)
+
+
+def check_names(web: WebApp, request: Request, caller: Caller) -> None:
+    """Refuse a path that names a job or a fire that cannot be, or that the caller does not see."""
+    for name, given in request.path_params.items():
+        pattern, missing, job_id = _NAMED[name]
+        if not re.fullmatch(pattern, given):
+            raise missing(given)
+        if not caller.sees(job_id(given)):
+            web.access_log.refused("job", request, "not a job of this token")
+            raise missing(given)
 
 
 def no_job(id: str) -> Problem:

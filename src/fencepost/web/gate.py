@@ -1,7 +1,8 @@
 """What every request passes before anything looks at it, and what every answer carries.
 
 Bounds on size; who it is; and whether a browser was made to send it by another site. The last needs no tokens in forms:
-a browser says where a request comes from (`Sec-Fetch-Site`, `Origin`), and a form cannot send JSON.
+a browser says where a request comes from (`Sec-Fetch-Site`, `Origin`). A form cannot send JSON to the API, and one that
+is sent to a page of the dashboard must say where it comes from.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fencepost.web.access_log import CALLER, AccessLog, Kind
 from fencepost.web.auth import Doorkeeper
+from fencepost.web.dashboard import paths
 from fencepost.web.problems import Problem
 from fencepost.web.throttle import Metered, Throttle
 
@@ -84,13 +86,27 @@ class Gate:
         scope = request.scope
         try:
             check_size(request)
-            if path_of(scope) not in OPEN:
-                await self._admit(request)
+            await self._check(request, path_of(scope))
         except Problem as problem:
-            quiet = problem.status == 401 and is_quiet(request)
-            await (Response(status_code=204) if quiet else problem.response())(scope, receive, send)
+            await self._refusal(request, problem)(scope, receive, send)
             return
         await self._app(scope, bounded(receive), send)
+
+    async def _check(self, request: Request, path: str) -> None:
+        if path not in OPEN and not paths.is_open(path):
+            await self._admit(request)
+        elif request.method not in SAFE:
+            check_origin(request, self._doorkeeper.proxies.host(request))
+
+    def _refusal(self, request: Request, problem: Problem) -> Response:
+        """A browser that asks for a page gets a page."""
+        if problem.status == 401 and is_quiet(request):
+            return Response(status_code=204)
+        if not is_for_people(request):
+            return problem.response()
+        from fencepost.web.dashboard.refusals import refusal_page
+
+        return refusal_page(request, problem, self._doorkeeper.takes_tokens)
 
     async def _admit(self, request: Request) -> None:
         kind: Kind = "unknown caller"
@@ -99,7 +115,7 @@ class Gate:
             if request.method in SAFE:
                 return
             kind = "role"
-            if not caller.may("operate"):
+            if not caller.may("operate") and path_of(request.scope) not in paths.PERSONAL:
                 raise Problem(403, f"this takes the role operate; {caller.name} has the role {caller.role}")
             kind = "browser"
             check_origin(request, self._doorkeeper.proxies.host(request))
@@ -118,6 +134,11 @@ def is_quiet(request: Request) -> bool:
     )
 
 
+def is_for_people(request: Request) -> bool:
+    """A browser asks for a page."""
+    return paths.is_page(path_of(request.scope)) and "text/html" in request.headers.get("accept", "")
+
+
 def check_size(request: Request) -> None:
     if sum(len(name) + len(value) for name, value in request.scope["headers"]) > MOST_HEADER_BYTES:
         raise Problem(431, f"headers may have {MOST_HEADER_BYTES} bytes in all")
@@ -131,7 +152,15 @@ def check_origin(request: Request, host: str) -> None:
     if origin is not None and urlsplit(origin).netloc != host:
         raise Problem(403, "requests from other origins are refused")
     kind = request.headers.get("content-type")
-    if kind is not None and kind.partition(";")[0].strip().lower() != "application/json":
+    if kind is None:
+        return
+    media_type = kind.partition(";")[0].strip().lower()
+    if media_type == paths.WEB_FORM and paths.is_page(path_of(request.scope)):
+        if origin is None and "sec-fetch-site" not in request.headers:
+            raise Problem(
+                403, "the browser does not say which site this form is of; use the API from programs"
+            )
+    elif media_type != "application/json":
         raise Problem(415, "send application/json")
 
 

@@ -64,6 +64,14 @@ class Proxies:
                 return forwarded
         return request.headers.get("host", "")
 
+    def is_https(self, request: Request) -> bool:
+        """Whether the client asked over HTTPS."""
+        if self._is_trusted(_end(request, "client")):
+            scheme = request.headers.get("x-forwarded-proto", "").rpartition(",")[2].strip()
+            if scheme:
+                return scheme.lower() == "https"
+        return bool(request.scope.get("scheme") == "https")
+
     def is_local(self, request: Request) -> bool:
         """From this machine, to a loopback address, by a loopback name. The name matters: a page of another site can
         have its own name resolve to 127.0.0.1, and the browser then counts it as that site."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import replace
+from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from fencepost.insight.board import Reading
-from fencepost.insight.cluster import Cluster
-from fencepost.model import changed, job_of
+from fencepost.insight.visible import visible
 from fencepost.web.access import Caller
 
 ABOUT_NO_JOB = frozenset(
@@ -31,32 +29,7 @@ ABOUT_NO_JOB = frozenset(
 
 def seen(reading: Reading, caller: Caller) -> Reading:
     """The jobs, and what the replicas say of them."""
-    if not caller.jobs:
-        return reading
-    entries = [entry for entry in reading.entries if caller.sees(entry.id)]
-    tasks = {entry.record.job.target for entry in entries if entry.record}
-    rows = [
-        row
-        for row in reading.unreadable
-        if (row.job_id and caller.sees(row.job_id)) or (row.kind == "target" and row.key in tasks)
-    ]
-    return Reading(_cluster(reading.cluster, caller, tasks), entries, reading.more, rows)
-
-
-def _cluster(cluster: Cluster, caller: Caller, tasks: Set[str]) -> Cluster:
-    def of(keys: Sequence[str]) -> tuple[str, ...]:
-        return tuple(key for key in keys if caller.sees(job_of(key)))
-
-    replicas = tuple(
-        changed(
-            replica,
-            targets=tuple(task for task in replica.targets if task in tasks),
-            lingering=of(replica.lingering),
-        )
-        for replica in cluster.roster.replicas
-    )
-    running = {replica: of(keys) for replica, keys in cluster.running.items()}
-    return replace(cluster, roster=replace(cluster.roster, replicas=replicas), running=running)
+    return visible(reading, caller.sees if caller.jobs else None)
 
 
 class VisibleMetrics(CollectorRegistry):

@@ -136,7 +136,7 @@ def draw_trigger(chance: random.Random, now: datetime) -> Trigger:
         return at(*(now + timedelta(milliseconds=round(1000 * offset)) for offset in offsets))
     if chance.random() < 0.15:
         return cron("* * * * *", tz=chance.choice(["UTC", "Asia/Kolkata", "America/New_York"]))
-    return varied(every(seconds=chance.choice([1, 1, 2, 3, 5, 7])), now, chance.getstate()[1][:8])
+    return varied(every(seconds=chance.choice([1, 1, 2, 3, 5, 7])), now, chance.getstate()[1][-9:])
 
 
 def varied(grid: Every, now: datetime, salt: object) -> Trigger:

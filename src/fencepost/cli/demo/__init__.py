@@ -32,8 +32,10 @@ def demo(seconds: float | None, replicas: int, keep: bool, as_json: bool) -> int
 
     async def story(stage: Stage) -> None:
         stage.say(f"Starting {replicas} replicas, each a process of its own.")
+        dashboard = stage.start_dashboard()
         await stage.join(replicas)
         stage.say("All have joined.")
+        await stage.show_dashboard(dashboard)
         whole = seconds or LONGEST
         acts = [signal.SIGKILL, signal.SIGTERM, None] * max(1, round(whole / CYCLE))
         for number, by in enumerate(acts, start=1):

@@ -9,6 +9,7 @@ import asyncio
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +26,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.rule import Rule
 
-from fencepost.cli.audit import report_shape, tell
+from fencepost.cli.audit import tell
 from fencepost.cli.fires import fire_table
 from fencepost.cli.output import console, emit, note
 from fencepost.cli.progress import Bars, current, phases, stderr_console
@@ -32,6 +34,7 @@ from fencepost.cli.status import replica_table
 from fencepost.clock import SystemClock
 from fencepost.errors import FencepostError
 from fencepost.insight.audit import audit
+from fencepost.insight.audit.shapes import report_shape
 from fencepost.insight.views.overview import overview
 from fencepost.model import FireRecord, State
 from fencepost.store.base import FireQuery
@@ -43,6 +46,8 @@ NEWEST = 100
 """Fires that are looked at: more than fall due in that time."""
 LONGEST = 3600.0
 """Seconds after which a demo without an end ends all the same."""
+
+DASHBOARD = 8787
 
 T = TypeVar("T")
 clock = SystemClock()
@@ -202,6 +207,22 @@ class Stage:
                 start_new_session=True,  # Ctrl-C is ours to handle
             )
 
+    def start_dashboard(self) -> int | None:
+        """A service that shows the store. Its port; None: it is not installed."""
+        if not all(map(find_spec, ("jinja2", "starlette", "uvicorn", "pydantic", "prometheus_client"))):
+            self.say("The dashboard needs `pip install 'fencepost[web]'`.")
+            return None
+        port = free_port(DASHBOARD)
+        alone = ("--replica", "off", "--store", self.url)
+        self.start("dashboard", "fencepost", "serve", *alone, "--port", str(port))
+        return port
+
+    async def show_dashboard(self, port: int | None) -> None:
+        """Say where it is, once it listens."""
+        if port is not None:
+            await self.until(lambda: is_listening(port), "the dashboard listens")
+            self.say(f"The dashboard: http://127.0.0.1:{port}/")
+
     def end(self, name: str, by: signal.Signals) -> None:
         self.exit_codes[name] = (-by,) if by == signal.SIGKILL else (0,)
         self.processes[name].send_signal(by)
@@ -290,6 +311,20 @@ class Stage:
         replicas = replica_table(self.status["replicas"], self.now)
         fires = fire_table(list(self.fires.values())[:8], self.now)
         return Group(title, replicas, "", *list(self.bars.values())[-1:], "", fires)
+
+
+def free_port(wanted: int) -> int:
+    """This one, or another if it is taken."""
+    with suppress(OSError), socket.create_server(("127.0.0.1", wanted)):
+        return wanted
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def is_listening(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
 
 
 def wrongly_started(starts: Sequence[str], fires: Sequence[FireRecord]) -> list[str]:

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from fencepost.migrate.compare import Comparison, Difference
-from fencepost.migrate.values import Carried, Imported
+from fencepost.cli.migrate.compare import Comparison, Difference
+from fencepost.cli.migrate.values import Carried, Imported
 from fencepost.model.triggers import iso
 
 SHOWN = 4
@@ -21,7 +21,6 @@ class Report:
     file: str
     imported: Imported
     comparisons: Sequence[Comparison]
-    count: int
 
     @property
     def complete(self) -> bool:

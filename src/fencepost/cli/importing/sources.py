@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from fencepost.cli.migrate import apscheduler, celery
+from fencepost.cli.migrate.crontab import read_crontab
+from fencepost.cli.migrate.django_celery_beat import read_dump
+from fencepost.cli.migrate.files import machine_zone, text_of
+from fencepost.cli.migrate.kubernetes import read_cronjobs
+from fencepost.cli.migrate.systemd import read_timers, units_of
+from fencepost.cli.migrate.values import MOST_BYTES, Imported
 from fencepost.cli.output import note
 from fencepost.cli.target import attribute_of
 from fencepost.errors import ConfigurationError, UsageError
-from fencepost.migrate import apscheduler, celery
-from fencepost.migrate.crontab import read_crontab
-from fencepost.migrate.django_celery_beat import read_dump
-from fencepost.migrate.files import machine_zone, text_of
-from fencepost.migrate.kubernetes import read_cronjobs
-from fencepost.migrate.systemd import read_timers, units_of
-from fencepost.migrate.values import MOST_BYTES, Imported
 from fencepost.model.triggers import zone_name
 
 MOST_UNITS = 2000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime
 from itertools import pairwise
 
@@ -15,10 +15,12 @@ PAGE = 2_000
 
 Progress = Callable[[str, int, int | None], None]
 """What is being done, rows done, rows in all if known."""
+Rest = Callable[[], Awaitable[None]]
+"""Awaited after each step."""
 
 
 async def oldest_first(
-    store: Store, since: datetime, until: datetime, progress: Progress
+    store: Store, since: datetime, until: datetime, progress: Progress, rest: Rest
 ) -> AsyncIterator[Sequence[FireRecord]]:
     """Rows with since <= due < until, page by page, each sorted by due time.
 
@@ -31,12 +33,14 @@ async def oldest_first(
         edges.append(max(edge, since))
         rows += sum(fire.due_at >= since for fire in page)
         progress("reading the ledger", rows, None)
+        await rest()
     done = 0
     for end, start in reversed(list(pairwise(edges))):
         page = await _between(store, start, end)
         yield page
         done += len(page)
         progress("comparing with the calendars", done, max(done, rows))
+        await rest()
 
 
 async def page_before(store: Store, until: datetime) -> tuple[Sequence[FireRecord], datetime]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from fencepost.errors import UsageError
 from fencepost.insight.audit.job import Absent, JobAudit
-from fencepost.insight.audit.pages import Progress, oldest_first, page_before
+from fencepost.insight.audit.pages import Progress, Rest, oldest_first, page_before
 from fencepost.insight.audit.report import Report
 from fencepost.insight.audit.zones import tzdata_version
 from fencepost.model import FireRecord, JobEvent, JobRecord
@@ -32,10 +32,13 @@ async def audit(
     job_id: str | None = None,
     retention: timedelta = RETENTION,
     progress: Progress | None = None,
+    sees: Callable[[str], bool] | None = None,
+    rest: Rest | None = None,
 ) -> Report:
     """Check every fire that was due in [since, until) against the ledger. Without `since`: in the last 24 hours.
 
     `retention` is the one the replicas run with: what is older may have been forgotten, and is left out.
+    `sees`: only jobs with such an id. `rest`: awaited after each step, where others use the store and the thread.
     """
     roster = await store.roster()
     report = _window(roster.now, since, until, retention)
@@ -45,9 +48,10 @@ async def audit(
             f"nothing lies between {iso(report.since)} and {iso(report.until)}: since must be before until and "
             f"before now, and until after {iso(report.kept_since)}, from when on the ledger is kept"
         )
-    walk = Walk(store, report, job_id, await _live_targets(store, roster), progress or _silently)
+    known_targets = await _live_targets(store, roster)
+    walk = Walk(store, report, job_id, sees, known_targets, progress or _silently, rest or _at_once)
     await walk.begin()
-    async for page in oldest_first(store, report.since, report.until, walk.progress):
+    async for page in oldest_first(store, report.since, report.until, walk.progress, walk.rest):
         await walk.page(page)
     await walk.finish()
     return report
@@ -58,9 +62,11 @@ class Walk:
     store: Store
     report: Report
     only: str | None
+    sees: Callable[[str], bool] | None
     known_targets: set[str] | None
     """Tasks that somebody alive knows; None: nobody is."""
     progress: Progress
+    rest: Rest
     jobs: dict[str, JobAudit] = field(default_factory=dict)
     _heads: dict[str, list[Absent]] = field(default_factory=lambda: defaultdict(list))
     """By job: fires at the beginning of the window that perhaps an older row stands for."""
@@ -73,14 +79,19 @@ class Walk:
         records = await self.store.jobs(None if self.only is None else [self.only])
         self._records = {record.id: record for record in (*behind, *records)}
         ids = sorted(self._records) if self.only is None else [self.only]
+        ids = [id for id in ids if self._is_wanted(id)]
         for number, id in enumerate(ids):
             await self._job(id)
             if number % 100 == 99:
                 self.progress("reading the jobs' histories", number + 1, len(ids))
+                await self.rest()
+
+    def _is_wanted(self, id: str) -> bool:
+        return (self.only is None or id == self.only) and (self.sees is None or self.sees(id))
 
     async def page(self, rows: Iterable[FireRecord]) -> None:
         for fire in rows:
-            if fire.job_id not in self._unchecked and (self.only is None or fire.job_id == self.only):
+            if fire.job_id not in self._unchecked and self._is_wanted(fire.job_id):
                 # A job that was removed is met here first.
                 job = self.jobs.get(fire.job_id) or await self._job(fire.job_id)
                 if job is not None:
@@ -93,7 +104,10 @@ class Walk:
         await self._look_into_absent()
         await self._look_back()
         self.report.jobs = len(self.jobs)
-        self.report.unreadable = self.store.unreadable.rows
+        rows = self.store.unreadable.rows
+        self.report.unreadable = [
+            row for row in rows if self.sees is None or (row.job_id and self.sees(row.job_id))
+        ]
         for findings in self.report.findings.values():
             findings.sort(key=lambda finding: (finding.due_at, finding.job_id))
 
@@ -142,6 +156,7 @@ class Walk:
             page, edge = await page_before(self.store, edge)
             rows += len(page)
             self.progress("looking further back", rows, None)
+            await self.rest()
             for fire in page:
                 if fire.scheduled and fire.job_id in self._heads:
                     # The newest row before the window: if this one does not reach into it, none does.
@@ -170,4 +185,8 @@ async def _live_targets(store: Store, roster: Roster) -> set[str] | None:
 
 
 def _silently(what: str, done: int, total: int | None) -> None:
+    return None
+
+
+async def _at_once() -> None:
     return None

@@ -25,7 +25,7 @@ from fencepost.model.triggers.interval import LONGEST_INTERVAL, SHORTEST_INTERVA
 from fencepost.model.triggers.moments import MOST_MOMENTS, At, at
 from fencepost.model.triggers.open_days import OpenDays
 from fencepost.model.triggers.recurrence import RRule, rrule
-from fencepost.model.triggers.spread import Spread
+from fencepost.model.triggers.spread import Staggered
 from fencepost.model.triggers.times import (
     EARLIEST,
     LATEST,
@@ -69,7 +69,7 @@ __all__ = [
     "LeftOut",
     "OpenDays",
     "RRule",
-    "Spread",
+    "Staggered",
     "Trigger",
     "Union",
     "as_utc",

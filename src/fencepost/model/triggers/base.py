@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fencepost.model.triggers.calendar import Calendar
     from fencepost.model.triggers.combined import Difference, Intersection, Union
     from fencepost.model.triggers.open_days import OpenDays
-    from fencepost.model.triggers.spread import Spread
+    from fencepost.model.triggers.spread import Staggered
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Trigger(ABC):
 
         return on_open_days(self, calendar, closed)
 
-    def spread(self, within: timedelta | str | float, job_id: str) -> Spread:
+    def spread(self, within: timedelta | str | float, job_id: str) -> Staggered:
         """Every fire later by the same span, below `within`, which is derived from the job's id."""
         from fencepost.model.triggers.spread import spread
 

@@ -16,15 +16,15 @@ from fencepost.settings import duration
 LONGEST_SPREAD = timedelta(days=1)
 
 
-def spread(of: Trigger, within: timedelta | str | float, job_id: str) -> Spread:
+def spread(of: Trigger, within: timedelta | str | float, job_id: str) -> Staggered:
     within = _checked(duration(within))
     digest = hashlib.sha256(f"{job_id}/spread".encode()).digest()
     seconds = int.from_bytes(digest[:8]) % (within // ONE_SECOND)
-    return Spread(of, within, timedelta(seconds=seconds))
+    return Staggered(of, within, timedelta(seconds=seconds))
 
 
 @dataclass(frozen=True, slots=True)
-class Spread(Trigger):
+class Staggered(Trigger):
     """Made by `spread=`. The offset is stored: it stays what it was, also if it should be derived otherwise one day."""
 
     of: Trigger
@@ -47,10 +47,10 @@ class Spread(Trigger):
             moved = None if found.moved_to is None else found.moved_to + self.offset
             yield LeftOut(found.at + self.offset, found.why, moved)
 
-    def resolved(self, anchor: datetime) -> Spread:
+    def resolved(self, anchor: datetime) -> Staggered:
         return replace(self, of=self.of.resolved(anchor))
 
-    def bound(self, job_id: str) -> Spread:
+    def bound(self, job_id: str) -> Staggered:
         return replace(self, of=self.of.bound(job_id))
 
     def listed_until(self, moment: datetime) -> tuple[datetime, ...]:
@@ -72,7 +72,7 @@ class Spread(Trigger):
         return max(as_utc(moment, "moment"), EARLIEST - ONE_DAY) - self.offset
 
 
-def spread_from_json(value: Mapping[str, Any], read: Callable[[Mapping[str, Any]], Trigger]) -> Spread:
+def spread_from_json(value: Mapping[str, Any], read: Callable[[Mapping[str, Any]], Trigger]) -> Staggered:
     check_keys(value, ["of", "within", "offset"], [])
     for name in ("within", "offset"):
         if type(value[name]) is not int or not 0 <= value[name] <= LONGEST_SPREAD // ONE_SECOND:
@@ -80,7 +80,7 @@ def spread_from_json(value: Mapping[str, Any], read: Callable[[Mapping[str, Any]
     within, offset = _checked(timedelta(seconds=value["within"])), timedelta(seconds=value["offset"])
     if offset >= within:
         raise ConfigurationError(f"offset {offset} is not below the spread of {within}; lower it.")
-    return Spread(read(value["of"]), within, offset)
+    return Staggered(read(value["of"]), within, offset)
 
 
 def _checked(within: timedelta) -> timedelta:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.model import FireRecord, JobEvent, ReplicaRecord
-from fencepost.store.backend import Find
+from fencepost.store.backend import Find, JobChange
 from fencepost.store.base import FireQuery, JobPage
 from fencepost.store.codec import micros, moment
 from fencepost.store.postgres.arrays import Texts
@@ -15,6 +15,7 @@ from fencepost.store.postgres.connection import Connection
 from fencepost.store.postgres.load import PostgresLoad
 from fencepost.store.postgres.queries import found
 from fencepost.store.postgres.records import TARGET_COLUMNS, target_of
+from fencepost.store.postgres.save import PostgresSave
 from fencepost.store.reader import RowReader
 from fencepost.store.rows import MOST_EVENTS, TargetRecord
 from fencepost.store.tables import keys_of, newest
@@ -25,15 +26,22 @@ UNKNOWN = "not exists (select 1 from {schema}.replica_targets k where k.target =
 
 class PostgresFind(Find):
     def __init__(
-        self, db: Connection, reader: RowReader, load: PostgresLoad, holds_due: bool = False
+        self,
+        db: Connection,
+        reader: RowReader,
+        load: PostgresLoad,
+        save: PostgresSave,
+        holds_due: bool = False,
     ) -> None:
         """`holds_due`: lock the jobs that are found due, and pass over those that others have locked."""
         self._db = db
         self._reader = reader
         self._load = load
+        self._save = save
         self._holds_due = holds_due
 
     def job_ids(self, page: JobPage) -> list[str]:
+        self._save.write()
         query, values = "select id from {schema}.jobs where id > %s", [page.after]
         if page.contains:
             query += " and strpos(lower(id), %s) > 0"
@@ -41,6 +49,7 @@ class PostgresFind(Find):
         return [row[0] for row in self._db.all(f"{query} order by id limit %s", *values, page.limit)]
 
     def jobs_of(self, target: str | None) -> Sequence[str]:
+        self._save.write()
         if target is None:
             return [row[0] for row in self._db.all("select id from {schema}.jobs")]
         return [
@@ -49,6 +58,7 @@ class PostgresFind(Find):
         ]
 
     def due(self, now: datetime, replica: ReplicaRecord, leads: bool, limit: int) -> list[str]:
+        self._save.write()
         but, aside = self._but_aside("j.id")
         due = f"select j.id, j.look_at from {{schema}}.jobs j where j.look_at <= %s and {_known(leads)}{but}"
         query = f"{due} order by j.look_at, j.id limit %s"
@@ -58,22 +68,28 @@ class PostgresFind(Find):
         return [id for _, id in sorted((look_at, id) for id, look_at in rows)]
 
     def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
-        but, aside = self._but_aside("j.id")
-        query = f"select j.look_at from {{schema}}.jobs j where j.look_at is not null{but}"
+        """What is noted, and not yet written, is put in its place."""
+        noted, aside = self._save.jobs, set(self._reader.registry.aside)
+        passed = Texts([*noted, *aside])
+        query = "select j.look_at from {schema}.jobs j where j.look_at is not null and j.id <> all(%s)"
         if replica is None:
-            row = self._db.one(f"{query} order by j.look_at limit 1", *aside)
+            row = self._db.one(f"{query} order by j.look_at limit 1", passed)
         else:
             own = f"{query} and {_known(leads)} order by j.look_at, j.id limit 1"
-            row = self._db.one(own, *aside, replica.id)
-        return moment(row[0]) if row else None
+            row = self._db.one(own, passed, replica.id)
+        others = (change for id, change in noted.items() if id not in aside)
+        moments = [change.decide_at for change in others if _may_run(change, replica, leads)]
+        return min((at for at in (*moments, moment(row[0]) if row else None) if at is not None), default=None)
 
     def due_plans(self, until: datetime, limit: int) -> list[str]:
+        self._save.write()
         but, aside = self._but_aside("job_id")
         due = f"select job_id from {{schema}}.calendars where plan_at <= %s{but}"
         query = f"{due} order by plan_at, job_id limit %s"
         return [row[0] for row in self._db.all(query, micros(until), *aside, limit)]
 
     def soonest_plan(self) -> datetime | None:
+        self._save.write()
         but, aside = self._but_aside("job_id")
         due = f"select plan_at from {{schema}}.calendars where plan_at is not null{but}"
         row = self._db.one(f"{due} order by plan_at limit 1", *aside)
@@ -85,14 +101,20 @@ class PostgresFind(Find):
         return (f" and {column} <> all(%s)", (Texts(aside),)) if aside else ("", ())
 
     def unknown_targets(self) -> Sequence[TargetRecord]:
+        self._save.write()
         query = f"select {TARGET_COLUMNS} from {{schema}}.targets t where {UNKNOWN} order by name"
         return [self._reader.target(row[0], target_of, row) for row in self._db.all(query)]
 
     def knowing(self, target: str) -> frozenset[str]:
-        query = "select replica from {schema}.replica_targets where target = %s"
-        return frozenset(row[0] for row in self._db.all(query, target))
+        """From the replicas, which have been loaded with what they know, unless some were changed."""
+        self._save.write()
+        if self._save.has_written_replicas:
+            query = "select replica from {schema}.replica_targets where target = %s"
+            return frozenset(row[0] for row in self._db.all(query, target))
+        return frozenset(replica.id for replica in self._load.replicas() if target in replica.targets)
 
     def fires(self, query: FireQuery) -> list[FireRecord]:
+        self._save.write()
         keys = keys_of(query)
         if keys is not None:
             return newest(self._load.fires(keys), query)
@@ -100,6 +122,7 @@ class PostgresFind(Find):
         return [fire for fire in fires if fire is not None]
 
     def events(self, since: datetime) -> Iterable[JobEvent]:
+        self._save.write()
         latest = "select job_id, number, at, event from {schema}.events order by number desc limit %s"
         query = f"select job_id, number, event from ({latest}) as latest where at >= %s order by number"
         rows = self._db.all(query, MOST_EVENTS, micros(since))
@@ -111,3 +134,8 @@ def _known(leads: bool) -> str:
     `exists`, which may be turned into a join with all it knows."""
     known = "(select true from {schema}.replica_targets k where k.replica = %s and k.target = j.target)"
     return known if leads else f"not j.leader_only and {known}"
+
+
+def _may_run(change: JobChange, replica: ReplicaRecord | None, leads: bool) -> bool:
+    job = change.record.job
+    return replica is None or (job.target in replica.targets and (leads or job.execute_on == "any"))

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -39,8 +40,9 @@ from fencepost.store.base import (
     Updated,
 )
 from fencepost.store.codec import micros, moment
+from fencepost.store.counting import CountQuery, SlimQuery, Stretch
 from fencepost.store.mirror import Mirror, P, T
-from fencepost.store.postgres import plain, rest
+from fencepost.store.postgres import counting, plain, rest
 from fencepost.store.postgres.arrays import Texts
 from fencepost.store.postgres.connection import PATIENCE, Connection, checked_by_driver, connect, told
 from fencepost.store.postgres.find import PostgresFind
@@ -306,6 +308,15 @@ class PostgresStore(Mirror):
         with self._transaction(db, "carefully(%s)", Texts(())) as (rows, at):
             return planning.due_jobs(rows, at, horizon, limit)
 
+    async def count_fires(self, query: CountQuery) -> list[tuple[datetime, str, int]]:
+        return await self._step(counting.count_fires, query)
+
+    async def stretches(self, query: CountQuery) -> list[Stretch]:
+        return await self._step(counting.stretches, query)
+
+    async def slim_fires(self, query: SlimQuery) -> list[FireRecord]:
+        return await self._step(counting.slim_fires, query)
+
     async def _read(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._step(self._look, step, *args)
 
@@ -318,8 +329,8 @@ class PostgresStore(Mirror):
     ) -> UnitOfWork:
         reader = RowReader(self.unreadable)
         load = PostgresLoad(db, reader, self._targets, known_jobs)
-        find, save = PostgresFind(db, reader, load, holds_due), PostgresSave(db, reader, load)
-        return UnitOfWork(Backend(reader, load, find, save))
+        save = PostgresSave(db, reader, load)
+        return UnitOfWork(Backend(reader, load, PostgresFind(db, reader, load, save, holds_due), save))
 
     @contextmanager
     def _transaction(

@@ -20,7 +20,7 @@ from fencepost.store.redis.link import Link
 from fencepost.store.redis.pages import Call
 from fencepost.store.redis.plain import Now
 from fencepost.store.redis.rest import RedisWork
-from fencepost.store.redis.step import Step
+from fencepost.store.redis.step import NOTHING, Needs, Step
 from fencepost.store.unreadable import Registry
 
 ATTEMPTS = 30
@@ -60,9 +60,10 @@ class CarefulPath:
         kwargs: Mapping[str, Any],
         *,
         writes: bool = True,
+        needs: Needs = NOTHING,
     ) -> Any:
         """One operation, over the rows of a step. `history`: of the store, as it is known here."""
-        work = partial(self._take, self._link.generation, history, step, args, kwargs, writes)
+        work = partial(self._take, self._link.generation, history, step, args, kwargs, writes, needs)
         return await asyncio.get_running_loop().run_in_executor(self._workers(), work)
 
     def close(self) -> None:
@@ -84,11 +85,12 @@ class CarefulPath:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         writes: bool,
+        needs: Needs,
     ) -> Any:
         call = partial(self._link.ask_from_thread, generation)
         for attempt in range(ATTEMPTS):
             now = self._now()
-            rows = RedisWork(Step(call, self._keys, now), self._targets, self._registry)
+            rows = RedisWork(Step(call, self._keys, now, needs), self._targets, self._registry)
             if rows.step.of_history != history:
                 raise Forgotten(f"{self._link.name} has been emptied")
             try:

@@ -60,14 +60,23 @@ class RedisFind(Find):
         """The first ones that are stored, with what this step has changed put in their place."""
         noted, end = self._noted.jobs, "+inf" if upto is None else micros(upto)
         passed = {*noted, *self._reader.registry.aside}
-        stored = self._step.script(scripts.DUE, replica.id, int(leads), end, limit + len(passed))
+        stored = self._stored_looks(replica.id, leads, limit + len(passed), end)
         found = [(int(stored[n + 1]), stored[n]) for n in range(0, len(stored), 2) if stored[n] not in passed]
+        found = [each for each in found if upto is None or each[0] <= micros(upto)]
         for id, change in noted.items():
             job, decide_at = change.record.job, change.decide_at
             known = job.target in replica.targets and (leads or job.execute_on == "any")
             if known and decide_at is not None and (upto is None or decide_at <= upto):
                 found.append((micros(decide_at), id))
         return sorted(found)
+
+    def _stored_looks(self, replica: str, leads: bool, limit: int, end: int | str) -> Sequence[str]:
+        """As they were read when the step began, if those are enough."""
+        read = self._step.looks
+        if (read.replica, read.leads) == (replica, leads) and limit <= read.most:
+            return read.found
+        found: Sequence[str] = self._step.script(scripts.DUE, replica, int(leads), end, limit)
+        return found
 
     def due_plans(self, until: datetime, limit: int) -> list[str]:
         aside = set(self._reader.registry.aside)

@@ -110,11 +110,19 @@ class RedisLoad(Load):
         until = max(upto or self._step.at.wall, self._step.at.wall)
         missing = [id for id in wanted if not self._is_loaded(id, until)]
         for chunk in chunks(missing):
-            for id, values in zip(chunk, self._step.script(scripts.JOBS, micros(until), *chunk), strict=True):
+            for id, values in self._rows_of(chunk, until):
                 self.loaded[id] = self._take(id, until, *values) if values else None
                 if not values:
                     self._step.batch.check(self._step.keys.hot(id), "edition", "")
         return [loaded for id in wanted if (loaded := self.loaded[id]) is not None]
+
+    def _rows_of(self, ids: Sequence[str], until: datetime) -> Iterable[tuple[str, Any]]:
+        here = {id: self._step.jobs.pop(id) for id in ids if id in self._step.jobs}
+        if until != self._step.at.wall:
+            here = {}
+        if missing := [id for id in ids if id not in here]:
+            here.update(zip(missing, self._step.script(scripts.JOBS, micros(until), *missing), strict=True))
+        return [(id, here[id]) for id in ids]
 
     def _is_loaded(self, id: str, until: datetime) -> bool:
         if id not in self.loaded:

@@ -34,11 +34,6 @@ class RedisWork(UnitOfWork):
         super().__init__(Backend(reader, load, RedisFind(step, reader, load, save), save))
         self.at = step.at
         self.step = step
-        self._noted = save
-
-    def save(self) -> None:
-        super().save()
-        self._noted.finish()
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ def _table(name: str, fields: tuple[str, ...]) -> str:
 
 _FIELDS = "\n".join([_table("HOT", HOT), _table("LEASE", LEASE), _table("REPLICA", REPLICA)])
 
-BEGIN = _script("begin", "time")
-JOBS = _script("jobs", "time")
+BEGIN = _script("begin", "time", "looks", "live")
+JOBS = _script("jobs", "time", "live")
 AHEAD = _script("ahead")
 DONE = _script("done")
 HELD = _script("held")

@@ -8,6 +8,7 @@ at a later moment. A job and all its fires count as one thing, with one *edition
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fencepost.clock import Moment
@@ -23,13 +24,45 @@ CHUNK = 500
 """Jobs, fires or targets read at once."""
 
 
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a step is known to need, and reads when it begins."""
+
+    jobs: Sequence[str] = ()
+    replica: str = ""
+    """Whose next jobs to decide are asked for."""
+    term: int | str = ""
+    """In which it must lead for leader-only ones; empty: in any."""
+    most: int = 0
+    """How many of them."""
+
+
+NOTHING = Needs()
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """The first jobs to be decided by a replica, with the moments."""
+
+    replica: str
+    leads: bool
+    most: int
+    found: Sequence[str]
+
+
 class Step:
-    def __init__(self, call: Call, keys: Keys, now: tuple[str, str]) -> None:
+    def __init__(self, call: Call, keys: Keys, now: tuple[str, str], needs: Needs = NOTHING) -> None:
         """`now`: the moment, if a test owns the time."""
         self.call = call
         self.keys = keys
         self.batch = Batch()
-        wall, steady, self.lease, replicas = self.script(scripts.BEGIN, *now)
+        ids = needs.jobs[:CHUNK]
+        wall, steady, self.lease, replicas, jobs, first, leads = self.script(
+            scripts.BEGIN, *now, needs.replica, needs.term, needs.most, *ids
+        )
+        self.jobs = dict(zip(ids, jobs, strict=True))
+        """As they were read with the beginning, each until it is taken."""
+        self.looks = Looks(needs.replica, bool(leads), needs.most, first)
         self.at = Moment(moment(int(wall)), float(steady))
         self.of_history: str = self.lease[-1] or ""
         self.replicas = {values[0]: dict(zip(REPLICA, values, strict=True)) for values in replicas}

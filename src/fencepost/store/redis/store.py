@@ -39,7 +39,7 @@ from fencepost.store.redis.address import client_url, namespaces, prefix_of
 from fencepost.store.redis.beacons import Beacons
 from fencepost.store.redis.careful import CarefulPath, Forgotten
 from fencepost.store.redis.channel import Channel
-from fencepost.store.redis.keys import Keys
+from fencepost.store.redis.keys import Keys, split
 from fencepost.store.redis.link import TIMEOUT, Link
 from fencepost.store.redis.plain import Now, PlainPath
 from fencepost.store.redis.preflight import preflight
@@ -52,6 +52,7 @@ from fencepost.store.redis.rest import (
     update_left,
 )
 from fencepost.store.redis.server import Server
+from fencepost.store.redis.step import NOTHING, Needs
 from fencepost.store.rules.claims import Closed
 from fencepost.store.texts import KnownJobs
 
@@ -170,7 +171,7 @@ class RedisStore(Mirror):
             return await super().claim_fires(request)
         self._count("claim", len(plain.made), len(plain.left))
         if plain.returned:
-            await self._general(update_left, request.replica, plain.returned, True)
+            await self._general(NOTHING, update_left, request.replica, plain.returned, True)
         if not plain.left:
             claims, rows = tuple(plain.made.values()), tuple(plain.closed.values())
             now = {fire.key: fire.count for fire in rows}
@@ -179,7 +180,10 @@ class RedisStore(Mirror):
         for place, fire in plain.closed.items():
             decided[place].closed.add(fire, fire.count)
         room = request.room - len(plain.made)
-        rest, reply = await self._general(claim_left, request, plain.left, room)
+        term = "none" if request.term is None else request.term
+        most = len(plain.left) + len(self.unreadable.aside) + 1
+        needs = Needs(list(plain.left.values()), request.replica, term, most)
+        rest, reply = await self._general(needs, claim_left, request, plain.left, room)
         in_order = [each for _, each in sorted({**decided, **rest}.items(), key=lambda item: item[0])]
         return replace(
             reply,
@@ -198,32 +202,40 @@ class RedisStore(Mirror):
         if not plain.left:
             return Updated(tuple(plain.accepted), plain.due, plain.steps)
         left = [updates[number] for number in plain.left]
-        careful = await self._general(update_left, replica, left, settled > 0)
+        jobs = list(dict.fromkeys(split(update.key)[0] for update in left))
+        needs = Needs(jobs, replica, most=len(jobs) + len(self.unreadable.aside) + 1)
+        careful = await self._general(needs, update_left, replica, left, settled > 0)
         for number, accepted in zip(plain.left, careful.accepted, strict=True):
             plain.accepted[number] = accepted
         return replace(careful, accepted=tuple(plain.accepted))
 
     async def _write(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._general(step, *args, **kwargs)
+        return await self._general(NOTHING, step, *args, **kwargs)
 
     async def _general(
-        self, step: Callable[Concatenate[RedisWork, Moment, P], T], *args: P.args, **kwargs: P.kwargs
+        self,
+        needs: Needs,
+        step: Callable[Concatenate[RedisWork, Moment, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> T:
-        reply: T = await self._carefully(step, args, kwargs, writes=True)
+        reply: T = await self._carefully(step, args, kwargs, writes=True, needs=needs)
         return reply
 
     async def _read(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         reply: T = await self._carefully(step, args, kwargs, writes=False)
         return reply
 
-    async def _carefully(self, step: Callable[..., Any], args: Any, kwargs: Any, writes: bool) -> Any:
+    async def _carefully(
+        self, step: Callable[..., Any], args: Any, kwargs: Any, writes: bool, needs: Needs = NOTHING
+    ) -> Any:
         await self._ready()
         try:
-            return await self._careful.take(self._history, step, args, kwargs, writes=writes)
+            return await self._careful.take(self._history, step, args, kwargs, writes=writes, needs=needs)
         except Forgotten:
             self._greeted = 0
             await self._ready()
-            return await self._careful.take(self._history, step, args, kwargs, writes=writes)
+            return await self._careful.take(self._history, step, args, kwargs, writes=writes, needs=needs)
 
     def _now(self) -> Now:
         if self._clock is None:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from fencepost.clock import Moment
 from fencepost.model import (
+    LEADERSHIP,
     FireRecord,
     JobEvent,
 )
@@ -25,7 +26,8 @@ def history(rows: Rows, at: Moment, job_id: str) -> tuple[JobEvent, ...]:
 
 
 def history_since(rows: Rows, at: Moment, since: datetime) -> tuple[JobEvent, ...]:
-    found = [event for event in rows.jobs.events_since(since) if event.at >= since]
+    events = rows.jobs.events_since(since)
+    found = [event for event in events if event.at >= since and event.job_id != LEADERSHIP]
     found.sort(key=lambda event: (event.at, event.job_id))
     return tuple(found[-MOST_EVENTS:])
 

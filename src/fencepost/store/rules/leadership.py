@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from fencepost.clock import Moment
-from fencepost.model import (
-    Lease,
-    changed,
-)
+from fencepost.model import LEADERSHIP, JobEvent, Lease, changed
 from fencepost.store.base import (
     Campaign,
     Watched,
@@ -26,14 +23,16 @@ def campaign_for(rows: Rows, at: Moment, replica: str, heartbeat: float, campaig
         term, renewals = lease.term, lease.renewals + 1
     elif lease.holder is None or may_take_over(at, lease, campaign.watched):
         term, renewals = lease.term + 1, 0
+        rows.jobs.note(JobEvent(LEADERSHIP, at.wall, "led", term, at.wall, by=replica))
     else:
         return
     expires = at.steady + campaign.ttl
     rows.leader = Lease(replica, term, renewals, campaign.ttl, heartbeat, expires, lease.era)
 
 
-def resign(rows: Rows, replica: str) -> None:
+def resign(rows: Rows, at: Moment, replica: str) -> None:
     if rows.leader.holder == replica:
+        rows.jobs.note(JobEvent(LEADERSHIP, at.wall, "resigned", rows.leader.term, at.wall, by=replica))
         rows.leader = changed(rows.leader, holder=None)
         rows.notify = True
 

@@ -94,7 +94,7 @@ def _renew(rows: Rows, at: Moment, known: ReplicaRecord, beat: Beat) -> ReplicaR
     if targets != known.targets:
         adopt(rows, at, targets)
     if beat.draining:
-        resign(rows, known.id)
+        resign(rows, at, known.id)
     elif beat.campaign is not None:
         campaign_for(rows, at, known.id, beat.heartbeat, beat.campaign)
     return renewed
@@ -106,7 +106,7 @@ def leave(rows: Rows, at: Moment, replica: str) -> None:
             crash(rows, at, fire, Reason.DATA_LOSS)  # that it was settled may have been lost
         else:
             update_claim(rows, at, GiveBack(fire.key, fire.token))
-    resign(rows, replica)
+    resign(rows, at, replica)
     if not _holds_stuck(rows, replica):
         rows.replicas.drop(replica)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from fencepost.clock import Moment
 from fencepost.model import (
     Gap,
     JobRecord,
     Reason,
+    Segment,
     State,
     changed,
 )
-from fencepost.model.triggers import LATEST
+from fencepost.model.triggers import LATEST, trigger_from_json
 from fencepost.store.rows import Rows, TargetRecord
 from fencepost.store.rules.calendars import MAX_GAPS_KEPT, takes_effect
 from fencepost.store.rules.decide import Closing
@@ -59,18 +61,34 @@ def _orphan(rows: Rows, at: Moment, target: TargetRecord) -> None:
 def orphan_job(rows: Rows, at: Moment, record: JobRecord) -> None:
     # Where the clock was set back, not from before the calendar begins, nor what only a row still knows of.
     since = takes_effect(rows, at, record)
+    record = changed(record, segments=_reopened(rows, record, since))
     rows.fires.withdraw_planned(record.id, since)
     for fire in rows.fires.due(record.id, LATEST):
         closing = Closing(fire, State.MISSED, Reason.UNKNOWN_TASK)
         if fire.scheduled and record.paused_at(fire.due_at):
             closing = Closing(fire, State.SKIPPED, Reason.PAUSED)
         record = close(rows, at, record, closing)
-    segments = (
-        changed(each, cursor=since, next_at=since) if each.cursor > since else each
-        for each in record.segments
-    )
-    keep(rows, at, changed(record, segments=tuple(segments)))
+    keep(rows, at, record)
     for fire in rows.fires.active(record.id):
         if fire.state is State.WAITING:
             state = _LEFT_AS.get(fire.attempts[-1].outcome, State.MISSED)
             finish(rows, at, fire, state, Reason.UNKNOWN_TASK)
+
+
+def _reopened(rows: Rows, record: JobRecord, since: datetime) -> tuple[Segment, ...]:
+    """The calendars, so that what was planned after `since` will be found in them again; also that of a definition
+    whose last fire was planned, which is no longer among them."""
+    segments = tuple(
+        changed(each, cursor=since, next_at=since) if each.cursor > since else each
+        for each in record.segments
+    )
+    in_force = record.removed_at is None and record.job.trigger is not None
+    if not in_force or any(each.version == record.version for each in segments):
+        return segments
+    if rows.fires.next_planned(record.id, since) is None:
+        return segments
+    for event in reversed(rows.jobs.events(record.id)):
+        if event.kind == "defined" and event.version == record.version and event.trigger is not None:
+            trigger = trigger_from_json(event.trigger)
+            return (*segments, Segment(record.version, trigger, cursor=since, next_at=since))
+    return segments

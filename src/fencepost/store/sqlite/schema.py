@@ -32,6 +32,13 @@ create index {fires_queued} on {fires} (due_at) where state = 'queued';
 create index {fires_stretches} on {fires} (last_due_at) where last_due_at is not null;
 """
 
+# For pictures of one job: what did not succeed, however often it fires. Made whenever it is missing: replicas that do
+# not know it keep it up to date all the same.
+FAILURES = """
+create index if not exists {fires_failures} on {fires} (job_id, due_at)
+    where finished_at is not null and state <> 'succeeded'
+"""
+
 # Instants are microseconds since 1970. A fire is live until `finished_at` is set.
 SCHEMA = """
 create table {meta} (name text primary key, value text not null) without rowid;
@@ -94,7 +101,7 @@ class Names(dict[str, str]):
 
     def __init__(self, namespace: str) -> None:
         prefix = "fencepost_" if namespace == "default" else f"fencepost_{namespace}_"
-        named = re.findall(r"\{(\w+)\}", "".join([SCHEMA, OUTCOMES, INDEXES, *UPGRADES.values()]))
+        named = re.findall(r"\{(\w+)\}", "".join([SCHEMA, OUTCOMES, INDEXES, FAILURES, *UPGRADES.values()]))
         super().__init__({name: f'"{prefix}{name}"' for name in named})
         self._statements: dict[str, str] = {}
 
@@ -115,7 +122,7 @@ def namespaces(db: sqlite3.Connection) -> list[str]:
 def prepare(db: sqlite3.Connection, names: Names) -> None:
     """Create the tables, or check that this version can work with them. Inside a write transaction."""
     if not _exists(db, names["meta"]):
-        _execute(db, names, SCHEMA + OUTCOMES + INDEXES)
+        _execute(db, names, SCHEMA + OUTCOMES + INDEXES + FAILURES)
         set_meta(db, names, "schema", str(VERSION))
         return
     found = int(meta(db, names, "schema") or 0)
@@ -127,6 +134,7 @@ def prepare(db: sqlite3.Connection, names: Names) -> None:
             f"this database has schema {found}, newer than the {VERSION} this version of Fencepost knows; "
             "upgrade Fencepost on this replica"
         )
+    _execute(db, names, FAILURES)
 
 
 def _execute(db: sqlite3.Connection, names: Names, script: str) -> None:

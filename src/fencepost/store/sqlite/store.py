@@ -9,15 +9,18 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fencepost.clock import Clock, SystemClock, moment_of
 from fencepost.errors import NothingStored, StoreCorrupt, StoreUnavailable, StoreUnusable
+from fencepost.model import FireRecord
 from fencepost.store import forks, mirror
 from fencepost.store.backend import Backend
 from fencepost.store.base import Home
+from fencepost.store.counting import CountQuery, SlimQuery, Stretch
 from fencepost.store.local import (
     EVIDENCE_EVERY,
     Beacons,
@@ -33,6 +36,7 @@ from fencepost.store.mirror import Mirror, P, T
 from fencepost.store.preflight import Preflight
 from fencepost.store.reader import RowReader
 from fencepost.store.rules import presence
+from fencepost.store.sqlite import counting
 from fencepost.store.sqlite.fast import SqliteFastPath
 from fencepost.store.sqlite.find import SqliteFind
 from fencepost.store.sqlite.load import SqliteLoad
@@ -48,8 +52,12 @@ from fencepost.store.unit_of_work import UnitOfWork
 
 log = logging.getLogger("fencepost")
 
+Q = TypeVar("Q")
+
 ABOUT_REPLICAS = (presence.heartbeat, presence.leave, presence.roster, presence.sweep)
 """Operations that read what replicas know."""
+READERS_CACHE = 16_000
+"""Kilobytes: readers go far back, and SQLite's own 2 MB hold little of a large ledger."""
 
 
 class SqliteStore(Mirror):
@@ -191,6 +199,24 @@ class SqliteStore(Mirror):
                     raise
                 time.sleep(self._chance.uniform(0.0005, 0.004))
 
+    # --- counting -------------------------------------------------------------------------------------
+
+    async def count_fires(self, query: CountQuery) -> list[tuple[datetime, str, int]]:
+        return await self._thread.run(self._counted, counting.count_fires, query)
+
+    async def stretches(self, query: CountQuery) -> list[Stretch]:
+        return await self._thread.run(self._counted, counting.stretches, query)
+
+    async def slim_fires(self, query: SlimQuery) -> list[FireRecord]:
+        return await self._thread.run(self._counted, counting.slim_fires, query)
+
+    def _counted(self, count: Callable[[sqlite3.Connection, Names, Q], T], query: Q) -> T:
+        try:
+            with self._busy:
+                return count(self._connection(), self._names, query)
+        except sqlite3.OperationalError as error:
+            raise StoreUnavailable(f"{self.path}: {error}") from error
+
     # --- connections ----------------------------------------------------------------------------------
 
     def _connection(self) -> sqlite3.Connection:
@@ -262,6 +288,7 @@ class SqliteStore(Mirror):
             raise
         if self._known_jobs is not None:
             db.execute(f"pragma busy_timeout = {PATIENCE * 1000:.0f}")
+            db.execute(f"pragma cache_size = -{READERS_CACHE}")
             for statement in PLACES_FOR_COPIES:
                 db.execute(self._names.sql(statement))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from fencepost.model import (
     State,
 )
 from fencepost.model.retry import Retry
-from fencepost.model.triggers import at, cron, every
+from fencepost.model.triggers import Calendar, at, cron, every
 from fencepost.store.base import (
     ChangeJob,
     PutJob,
@@ -46,6 +47,25 @@ class DefinitionRules:
         assert record.job == job
         assert record.fingerprint == job.fingerprint
         assert record.created_at == record.changed_at
+
+    async def test_a_trigger_made_of_others_is_kept_and_planned(self, harness: Harness) -> None:
+        """With names as people write them, and an open anchor deep inside, which the store fills in."""
+        begin = (await harness.now()).replace(microsecond=0)
+        freeze = (begin + timedelta(seconds=7), begin + timedelta(seconds=16), "'Frost' \"ä\" – 冬")
+        closed = Calendar("c", dates={"2020-01-01": "Neujahr, 元日"}, blackouts=[freeze], tz="Asia/Tokyo")
+        trigger = (every(seconds=2) | every(seconds=3)).on(closed).spread("1m", "job")
+        await harness.put(job_of("job", trigger))
+        record = await harness.job("job")
+        assert record.job.trigger == trigger
+        planned = record.segments[-1].trigger
+        assert planned == trigger.resolved(record.segments[-1].cursor)
+        await harness.plan(120)
+        fires = due_times(await harness.fires("job"))
+        assert fires == list(islice(planned.after(record.segments[-1].cursor), len(fires)))
+        nominal = [(fire - trigger.offset - begin).total_seconds() for fire in fires]
+        assert min(nominal) < 7
+        assert max(nominal) > 16
+        assert not [second for second in nominal if 7 <= second < 16]
 
     async def test_what_writing_a_definition_does(self, harness: Harness) -> None:
         job = job_of("job", every(minutes=1))
@@ -586,6 +606,22 @@ class OrphanRules:
         await self.lead_on(harness, forsaken, 65)
         missed = await harness.fire(due.key)
         assert (missed.state, missed.reason) == (State.MISSED, Reason.UNKNOWN_TASK)
+
+    async def test_a_calendar_that_was_planned_to_its_end_is_not_forgotten(
+        self, harness: Harness, forsaken: int
+    ) -> None:
+        """Its planned fires go back to a calendar that had none left: it is opened again."""
+        moment = await harness.now() + timedelta(minutes=70)
+        await harness.define("last", at(moment))
+        await harness.plan(horizon=7200)
+        assert due_times(await harness.fires("last", State.PENDING)) == [moment]
+        await self.lead_on(harness, forsaken, 115)
+        assert await harness.fires("last") == []
+        await harness.join("c", "work")
+        await harness.plan()
+        await harness.claims("c")
+        (fire,) = await harness.fires("last")
+        assert (fire.due_at, fire.state, fire.reason) == (moment, State.MISSED, Reason.UNKNOWN_TASK)
 
     async def test_when_nobody_was_there_to_notice_it_is_only_late(self, harness: Harness) -> None:
         await harness.join("b", "work")

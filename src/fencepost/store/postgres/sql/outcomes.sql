@@ -12,3 +12,6 @@ create table {schema}.outcomes (
     last_success_at bigint,
     failures_in_a_row bigint not null
 ) with (fillfactor = 70);
+
+-- For pictures of one job: what did not succeed, however often it fires.
+create index on {schema}.final (job_id, due_at) where state <> 'succeeded';

@@ -1,0 +1,32 @@
+"""When there is much to do, and when things fail: hours across, weekdays down."""
+
+from __future__ import annotations
+
+from fencepost.insight.pictures.load import load_map
+from fencepost.store.base import Store
+from fencepost.web.dashboard.page import Page
+from fencepost.web.dashboard.pictures.heat import week_map
+from fencepost.web.dashboard.render import rendered
+from fencepost.web.dashboard.view import View
+from fencepost.web.pictures import sees_of
+
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+async def show(view: View, store: Store) -> Page:
+    found = await load_map(view.web.scheduler.reader, store, view.zones.of(), sees_of(view.caller))
+    planned = {(cell.weekday, cell.hour): cell.count for cell in found.planned}
+    failures = {(cell.weekday, cell.hour): cell.count for cell in found.failures}
+    main = rendered(
+        "load.html",
+        view,
+        found.now,
+        found=found,
+        planned=planned,
+        failures=failures,
+        planned_picture=week_map(planned, "fires", "heat"),
+        failures_picture=week_map(failures, "failures", "bad"),
+        quietest=sorted(planned, key=lambda cell: planned[cell])[:5],
+        days=DAYS,
+    )
+    return Page("Load", main, "Load")
