@@ -11,7 +11,7 @@ from tests.django.site import Site
 pytestmark = pytest.mark.cluster
 
 CODE = """
-import asyncio
+import asyncio, re
 from django.contrib.auth.models import Permission, User
 from django.test import AsyncClient, Client
 from fencepost.django import scheduler
@@ -42,6 +42,15 @@ answer["look"] = [look(name) for name in (None, "nobody", "viewer", "operator", 
 answer["pause"] = [pause(name) for name in (None, "nobody", "viewer", "operator", "root")]
 page = Client().get("/fencepost/api/v1/jobs", headers={"accept": "text/html"})
 answer["page"] = [page.status_code, page["Location"]]
+browser = {"accept": "text/html", "sec-fetch-site": "same-origin"}
+overview = signed_in(Client, "viewer").get("/fencepost/", headers=browser)
+answer["overview"] = [overview.status_code, overview["content-type"], "/fencepost/jobs" in overview.content.decode()]
+style = re.search(r'href="(/fencepost/[^"]+[.]css)"', overview.content.decode())[1]
+answer["style"] = Client().get(style).status_code
+operator = signed_in(Client, "operator")
+theme = operator.post("/fencepost/preferences", "theme=dark", headers=browser,
+    content_type="application/x-www-form-urlencoded")
+answer["theme"] = [theme.status_code, [cookie["path"] for cookie in theme.cookies.values()]]
 answer["probe"] = Client().get("/fencepost/livez").status_code
 events = signed_in(Client, "viewer").get("/fencepost/api/v1/events")
 answer["polled"] = [events.status_code, events["content-type"], events.content.decode().startswith("retry:")]
@@ -69,6 +78,9 @@ def test_permissions_decide(tmp_path: Path) -> None:
     assert found["look"] == [401, 403, 200, 200, 200]
     assert found["pause"] == [401, 403, 403, 200, 200]
     assert found["page"] == [302, "/admin/login/?next=/fencepost/api/v1/jobs"]
+    assert found["overview"] == [200, "text/html; charset=utf-8", True]
+    assert found["style"] == 200
+    assert found["theme"] == [303, ["/fencepost"]]
     assert found["probe"] == 200
     assert found["polled"] == [200, "text/event-stream; charset=utf-8", True]
     assert found["asgi"] == 200

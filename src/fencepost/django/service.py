@@ -111,7 +111,9 @@ def _response(start: Message, body: bytes | AsyncIterator[bytes]) -> HttpRespons
     del response["Content-Type"]
     for name, value in start["headers"]:
         text = name.decode("latin-1").lower()
-        if text not in HOP_BY_HOP and not (streams and text == "content-length"):
+        if text == "set-cookie":
+            response.cookies.load(value.decode("latin-1"))  # there may be several
+        elif text not in HOP_BY_HOP and not (streams and text == "content-length"):
             response[text] = value.decode("latin-1")
     return response
 
