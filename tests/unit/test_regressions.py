@@ -19,10 +19,12 @@ from pathlib import Path
 import pytest
 
 from fencepost import ConfigurationError, Retry, Scheduler, State, at, current_fire, every
+from fencepost.clock import SystemClock, moment_of
 from fencepost.errors import StoreUnavailable
-from fencepost.model import Job, ReplicaRecord, manual_key
-from fencepost.store.base import NewFire, Report
+from fencepost.model import Job, Reason, ReplicaRecord, manual_key
+from fencepost.store.base import Beat, ClaimRequest, FireQuery, NewFire, PutJob, Report
 from fencepost.store.memory import MemoryStore
+from fencepost.store.rules.data_loss import restarted
 from fencepost.testing import virtual
 from tests.protocol.sim import simulate
 from tests.protocol.sim.store import SimulatedStore
@@ -665,3 +667,19 @@ def test_the_simulator_leaves_the_log_as_it_was():
     before = log.level
     simulate(1)
     assert log.level == before
+
+
+async def test_what_a_leaver_claimed_before_a_restart_is_not_given_back_although_others_claim_again():
+    """It was, once another replica had claimed after the restart: a run whose settle was lost with the restart ran again."""
+    store = MemoryStore()
+    for replica in ("a", "b"):
+        await store.heartbeat(Beat(replica, 1, 30, 10, joining=True, targets=("body",)))
+    await store.put_jobs([PutJob(Job("job", "body", every(hours=1)))])
+    await store.add_fire(NewFire(manual_key("job", "x"), "job"))
+    (claim,) = (await store.claim_fires(ClaimRequest("a", 1, 1))).claims
+    restarted(store.state, moment_of(SystemClock()), "another start")
+    era = (await store.heartbeat(Beat("b", 2, 30, 10))).leader.era
+    await store.claim_fires(ClaimRequest("b", 1, 1, incarnation=era.incarnation, server=era.server))
+    await store.leave("a")
+    (fire,) = await store.find_fires(FireQuery(key=claim.fire.key))
+    assert (fire.state, fire.reason) == (State.LOST, Reason.DATA_LOSS)

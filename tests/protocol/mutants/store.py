@@ -504,10 +504,10 @@ OF_DATA_LOSS = (
     ),
     mutant(
         "leaving_in_doubt_gives_back",
-        "in doubt nobody can say that what a leaver holds never started",
+        "what a leaver claimed before a restart of the server may have run",
         PRESENCE,
-        'if rows.leader.era.standing == "restarted":\n            crash',
-        "if False:\n            crash",
+        "if fire.token <= rows.leader.era.first_token:\n",
+        "if False:\n",
     ),
 )
 

@@ -102,8 +102,9 @@ def _renew(rows: Rows, at: Moment, known: ReplicaRecord, beat: Beat) -> ReplicaR
 
 def leave(rows: Rows, at: Moment, replica: str) -> None:
     for fire in _sound_runs(rows, replica):
-        if rows.leader.era.standing == "restarted":
-            crash(rows, at, fire, Reason.DATA_LOSS)  # that it was settled may have been lost
+        if fire.token <= rows.leader.era.first_token:
+            # Claimed before the server restarted. The replica may have settled it, and the store have lost that.
+            crash(rows, at, fire, Reason.DATA_LOSS)
         else:
             update_claim(rows, at, GiveBack(fire.key, fire.token))
     resign(rows, at, replica)
