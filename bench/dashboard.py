@@ -73,7 +73,7 @@ PAGES = (
     "/audit",
     "/doctor",
 )
-"""Pages of the dashboard. One that is not served is told of. `{fire}`: the key of one that has run."""
+"""Pages of the dashboard. A page that is not served is reported. `{fire}`: the key of one that has run."""
 
 SQLITE_FIRES = """
 with recursive n (i) as (select 0 union all select i + 1 from n where i < :fires - 1),
@@ -109,8 +109,8 @@ class FirstByte:
     """Of 20, one after the other: most are answered from what was read for the one before."""
     first_ms: float
     """The first of them."""
-    alone_ms: float
-    """The median of some so far apart that each is read by itself."""
+    apart_ms: float
+    """The median of some with a pause in between: read anew, unless a reading takes more than a tenth of it."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def measure(
         for path in paths:
             pages.append(_first_byte(service, path.replace("{fire}", fire)))
             told(page(pages[-1]))
-        alone = service.situation("nobody watches", seconds)
+        alone = service.situation("without watchers", seconds)
         told(shown(alone))
         parts = [WATCHED] if service.asked(WATCHED)[0] == 200 else [*INSTEAD]
         load = _watchers(service, seconds, parts)
@@ -208,7 +208,7 @@ async def _fill(url: str, jobs: int, fires: int) -> None:
 
 def page(found: FirstByte) -> str:
     status = "" if found.status == 200 else f", answered {found.status}"
-    rest = f"the first {found.first_ms:.0f} ms, each by itself {found.alone_ms:.0f} ms"
+    rest = f"the first {found.first_ms:.0f} ms, {PAUSE} s apart {found.apart_ms:.0f} ms"
     return f"{found.median_ms:6.1f} ms ({rest}) {found.path}{status}"
 
 

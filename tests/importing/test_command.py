@@ -9,6 +9,7 @@ import os
 import stat
 import subprocess
 import sys
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,19 @@ def test_o_chooses_the_format_and_keeps_secrets_to_the_owner(
     assert stat.S_IMODE((tmp_path / "jobs.py").stat().st_mode) == 0o600
 
 
+def test_what_could_steer_a_terminal_is_written_as_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tab").write_text(
+        "0 1 * * * echo '\x1b[2J\x9b\x7f\u2028 ä'\n0 2 * * \x1b[31m x\n", encoding="utf-8"
+    )
+    _, out, err = run(capsys, "import", "crontab", "tab", "--tz", "UTC")
+    assert all(char.isprintable() or char == "\n" for char in out + err)
+    (tmp_path / "fencepost.toml").write_text(out, encoding="utf-8")
+    function = load("fencepost.toml").function_of("echo")
+    assert function.argv[-1] == "echo '\x1b[2J\x9b\x7f\u2028 ä'"  # type: ignore[union-attr]
+
+
 def test_standard_input(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fencepost", "import", "crontab", "-", "--tz", "UTC"],
@@ -233,11 +247,14 @@ def test_the_jobs_send_what_beat_sent(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_timers_beside_their_services(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "work.timer").write_text("[Timer]\nOnCalendar=*-*-* 02:30\n")
-    (tmp_path / "work.service").write_text("[Service]\nExecStart=/bin/work\n")
+    (tmp_path / "work.service").write_text("[Service]\nExecStart=/bin/work\nTimeoutStartSec=10min\n")
     for name in ("work.timer", "."):
         code, out, err = run(capsys, "import", "systemd", name, "--tz", "Europe/Zurich", "--from", FROM)
         assert code == 0
         assert 'cron = "30 2 * * *"' in out
+        (tmp_path / "fencepost.toml").write_text(out)
+        job = load("fencepost.toml").jobs["work"]
+        assert job.timeout == timedelta(minutes=10)
         assert "when the clock changes: only now 2026-03-29 01:00:00Z" in err
 
 

@@ -82,6 +82,11 @@ def test_a_line_that_is_left_out_does_not_show_its_command() -> None:
         assert "hunter2" not in entry.text
 
 
+def test_a_zero_byte_is_left_out() -> None:
+    [entry] = read_crontab("0 1 * * * a\0b", "UTC").left_out
+    assert "zero byte" in entry.why
+
+
 def test_an_unknown_zone_is_left_out_with_a_remedy() -> None:
     [entry] = read_crontab("CRON_TZ=Europe/Zurch\n0 1 * * * x", "UTC").left_out
     assert "Europe/Zurich" in entry.remedy

@@ -26,9 +26,9 @@ def _admin(url: str) -> psycopg.Connection[Any]:
 
 
 @asynccontextmanager
-async def a_harness(url: str, plainly: bool = True) -> AsyncIterator[Harness]:
+async def a_harness(url: str, fast: bool = True) -> AsyncIterator[Harness]:
     clock = HandClock()
-    store = PostgresStore(url, clock=clock, plainly=plainly)
+    store = PostgresStore(url, clock=clock, fast=fast)
     await store.open()
     _admin(url).execute(f"{EMPTY}; insert into fencepost.lease default values".encode())
     yield Harness.with_clock(store, clock)

@@ -263,7 +263,7 @@ async def test_the_overview_says_that_all_is_accounted_for(looking: Looking, har
     assert ("failing", "never") not in needs  # it never ran, which is no failure
 
 
-async def test_the_overview_says_that_nobody_decides(harness: Harness) -> None:
+async def test_the_overview_names_fires_that_no_replica_decides(harness: Harness) -> None:
     await harness.elect("a")
     await harness.define("job", every(minutes=1))
     await harness.fall_due()

@@ -1,4 +1,4 @@
-"""The PostgreSQL store: the conformance suite and the comparison; once more without the short way for plain steps."""
+"""The PostgreSQL store: the conformance suite and the comparison; once more without the fast path."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ OTHERS = [pytest.param(version, marks=pytest.mark.slow) for version in (18, "sys
 
 @pytest.mark.parametrize("postgres_server", [16, *OTHERS], indirect=True)
 class TestPostgres(ComparedStore):
-    plainly = True
+    fast = True
 
     @pytest.fixture
     async def harness(self, postgres_server):
-        async with a_harness(postgres_server.url, self.plainly) as harness:
+        async with a_harness(postgres_server.url, self.fast) as harness:
             yield harness
 
 
@@ -25,7 +25,7 @@ class TestPostgres(ComparedStore):
 class TestPostgres18:
     """What of it `make test` shows; `make test-all` runs the whole suite on it."""
 
-    plainly, harness = True, TestPostgres.harness
+    fast, harness = True, TestPostgres.harness
 
     @pytest.mark.parametrize("seed", range(1000, 1003))
     async def test_it_agrees_with_the_model(self, harness: Harness, seed: int) -> None:
@@ -33,5 +33,5 @@ class TestPostgres18:
 
 
 class TestPostgresWithCare:
-    plainly, harness = False, TestPostgres.harness
+    fast, harness = False, TestPostgres.harness
     test_it_agrees_with_the_model = ComparedStore.test_it_agrees_with_the_model_over_random_operations

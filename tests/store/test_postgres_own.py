@@ -22,7 +22,7 @@ from fencepost.errors import ConfigurationError, StoreCorrupt, StoreUnavailable
 from fencepost.model import State
 from fencepost.model.triggers import every
 from fencepost.store.base import Beat, ClaimRequest, GiveBack, PutJob, Settle, Store
-from fencepost.store.postgres import PostgresStore, connection, plain, rest, schema
+from fencepost.store.postgres import PostgresStore, connection, fast, rest, schema
 from fencepost.store.rules import planning, presence
 from fencepost.testing.conformance import HandClock, Harness, job_of
 from tests.protocol.comparison import Mismatch, compare
@@ -91,12 +91,12 @@ async def test_the_comparison_takes_both_ways(
 
         monkeypatch.setattr(place, name, counted)
 
-    counting(plain, "claim", lambda reply: len(reply.claimed.claims) if reply else 0)
-    counting(plain, "_closed", lambda reply: 1)
-    counting(plain, "settle", lambda reply: sum(reply.updated.accepted))
-    counting(plain, "plan", sum)
-    counting(plain, "beat", lambda reply: reply is not None)
-    counting(plain, "sweep", lambda reply: reply is not None)
+    counting(fast, "claim", lambda reply: len(reply.claimed.claims) if reply else 0)
+    counting(fast, "_closed", lambda reply: 1)
+    counting(fast, "settle", lambda reply: sum(reply.updated.accepted))
+    counting(fast, "plan", sum)
+    counting(fast, "beat", lambda reply: reply is not None)
+    counting(fast, "sweep", lambda reply: reply is not None)
     for place, name in (
         (rest, "claim_more"),
         (rest, "update_more"),

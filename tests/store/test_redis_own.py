@@ -95,15 +95,15 @@ class TestPaths:
             client.flushall()
             taken += await count(seed)
         for step in self.STEPS:
-            assert taken[f"plain {step}"] > 10, taken
-            assert taken[f"careful {step}"] > 10, taken
+            assert taken[f"fast {step}"] > 10, taken
+            assert taken[f"general {step}"] > 10, taken
 
     @pytest.mark.parametrize("seed", [60, 61])
     async def test_the_careful_path_alone_is_enough(self, valkey_url: str, seed: int) -> None:
         async with by_hand(valkey_url) as (harness, store):
-            store.plainly = False
+            store.fast = False
             await Comparison(harness, seed).run(120)
-            assert not any(store.paths[f"plain {step}"] for step in self.STEPS)
+            assert not any(store.paths[f"fast {step}"] for step in self.STEPS)
 
     @pytest.mark.parametrize(
         ("script", "condition", "without"),
@@ -291,8 +291,8 @@ class TestKeys:
 
 
 class TestRaces:
-    @pytest.mark.parametrize("plainly", [True, False])
-    async def test_each_fire_is_claimed_once(self, valkey_url: str, plainly: bool) -> None:
+    @pytest.mark.parametrize("fast", [True, False])
+    async def test_each_fire_is_claimed_once(self, valkey_url: str, fast: bool) -> None:
         """By three replicas that ask at the same moment, each over a connection of its own."""
         clock = HandClock()
         async with contextlib.AsyncExitStack() as stack:
@@ -302,7 +302,7 @@ class TestRaces:
             ]
             first = Harness.with_clock(stores[0], clock)
             for n, store in enumerate(stores):
-                store.plainly = plainly
+                store.fast = fast
                 await join(store, f"r{n}", campaign=None)
             await stores[0].put_jobs([PutJob(job_of(f"job{n}", every(minutes=1))) for n in range(30)])
             await first.plan()

@@ -776,7 +776,7 @@ calendar = "office"
     assert cli("preview", "fencepost.toml", "report", *arguments, "--json").data[0] == {
         "due_at": "2026-05-15T22:00:00.000000Z",
         "left_out": [
-            {"at": f"2026-05-{day}:00:00.000000Z", "why": why}
+            {"at": f"2026-05-{day}:00:00.000000Z", "why": why, "moved_to": None}
             for why, days in (
                 ("Ascension Day", ("13T22", "14T06", "14T14")),
                 ("Bridge", ("14T22", "15T06", "15T14")),

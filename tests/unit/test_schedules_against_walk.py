@@ -198,7 +198,8 @@ def test_thirty_years_are_as_walked(zone: str) -> None:
     chance = random.Random(f"thirty years of {zone}")
     walk = Walk(zone, utc("2010-01-01"), utc("2040-01-01"))
     check_calendars(walk, zone, PLACES[zone], (2009, 2040), chance, 12)
-    check_rules(walk, zone, datetime(2009, 3, 29, 2, 30))
+    # Half of the rules in each zone: every rule is seen in several.
+    check_rules(walk, zone, datetime(2009, 3, 29, 2, 30), random.Random(zone).sample(RULES, len(RULES) // 2))
     check_walked_rules(walk, zone, datetime(2009, 12, 30, chance.randrange(4), 15))
     check_combinations(walk, zone, chance)
 

@@ -15,11 +15,13 @@ from wsgiref.validate import validator
 
 import httpx2
 import pytest
+from playwright.sync_api import expect
 
 from fencepost.web.auth import Caller
 from fencepost.web.gate import MOST_BODY_BYTES
 from fencepost.web.wsgi import WsgiApp
 from tests.unit.test_forks import in_child
+from tests.web.browser import browsing
 from tests.web.sample import ended, sample, triggered
 from tests.web.serving import client_of, eventually
 
@@ -243,3 +245,44 @@ def test_what_fails_in_the_application_is_500_and_logged(caplog: pytest.LogCaptu
         app._app._app = broken  # type: ignore[assignment]
         assert called(app, "/api/v1/status")[0] == 500
     assert "no luck" in caplog.text
+
+
+def test_the_dashboard_is_served_with_links_below_its_mount() -> None:
+    scheduler = sample()
+    with scheduler.background(), under_wsgi(mounted(scheduler.wsgi()), "/fencepost") as client:
+        page = client.get("/", headers={"Accept": "text/html"})
+        assert page.status_code == 200
+        assert page.headers["content-type"].startswith("text/html")
+        assert client.get("/jobs/report", headers={"Accept": "text/html"}).status_code == 200
+        for address in re.findall(r'(?:href|src)="(/[^"]*)"', page.text):
+            assert address.startswith("/fencepost/"), address
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_a_page_stays_live_although_each_answer_ends_at_once() -> None:
+    scheduler = sample()
+    with (
+        scheduler.background(),
+        under_wsgi(mounted(scheduler.wsgi()), "/fencepost") as client,
+        browsing() as browser,
+    ):
+        page, polls = browser.new_page(), []
+        page.on("requestfinished", lambda asked: polls.append(asked.url) if "/events" in asked.url else None)
+        page.add_init_script(WATCH)
+        page.goto(f"{client.base_url}jobs/report")
+        while len(polls) < 3:
+            page.wait_for_timeout(100)
+        key = triggered(client, "report")
+        expect(page.locator("main")).to_contain_text(key.partition("!")[2])
+        assert "lost" not in page.evaluate("globalThis.seen")
+        page.close()
+
+
+WATCH = """
+globalThis.seen = [];
+addEventListener("DOMContentLoaded", () => {
+  const light = document.querySelector("#live");
+  new MutationObserver(() => seen.push(light.dataset.state)).observe(light, { attributes: true });
+});
+"""

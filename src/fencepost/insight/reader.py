@@ -137,7 +137,7 @@ class Reader:
 
     async def _renew(self) -> None:
         try:
-            with suppress(FencepostError):  # those who ask for it are told
+            with suppress(FencepostError):  # the next request meets the same error and reports it
                 await self._share("everything", self.read_everything)
         finally:
             self._renewing = None

@@ -1,4 +1,4 @@
-"""A reading as far as somebody sees it who may see only some jobs."""
+"""A reading reduced to the jobs that a caller may see."""
 
 from __future__ import annotations
 

@@ -37,14 +37,14 @@ class Running:
     total: int | None = None
     ended: float | None = None
 
-    def told(self, what: str, done: int, total: int | None) -> None:
+    def advance(self, what: str, done: int, total: int | None) -> None:
         """Called on the reading thread: each value is replaced as a whole."""
         self.doing, self.done, self.total = what, done, total
 
     def end(self, task: asyncio.Task[Report]) -> None:
         self.ended = task.get_loop().time()
         if not task.cancelled():
-            task.exception()  # those who ask are told; perhaps nobody does any more
+            task.exception()  # marks it as retrieved: each request raises it again
 
 
 class Audits:
@@ -104,7 +104,7 @@ class Audits:
                 until=ago(until, now, "until") if until else None,
                 job_id=job,
                 retention=scheduler.settings.retention,
-                progress=running.told,
+                progress=running.advance,
                 sees=sees,
                 rest=_resting(),
             )

@@ -230,10 +230,18 @@ class Why(Answer):
     after: Time | None
 
 
+class LeftOut(Answer):
+    at: Time
+    why: str = Field(description="The holiday, the blackout or the exception.")
+    moved_to: Time | None = Field(description="When it fires instead; null: it does not.")
+    count: Number = Field(description="How many in a row have this reason; `at` is the first.")
+
+
 class PlannedFire(Answer):
     due_at: Time
     local: str | None = Field(description="By the clock of the job's zone; null: it has none.")
     paused: bool = Field(description="As things stand it will be skipped: the job is paused then.")
+    left_out: list[LeftOut] = Field(description="What the calendar leaves out since the fire before.")
 
 
 class Preview(Answer):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -26,6 +25,7 @@ from fencepost.insight.views.pictures import (
     summary_shape,
     term_shape,
 )
+from fencepost.insight.views.previews import coming, left_out_shape
 from fencepost.insight.views.shapes import calendar, schedule
 from fencepost.insight.views.times import ago
 from fencepost.insight.visible import Sees
@@ -139,21 +139,23 @@ async def preview(call: Call) -> Shape:
             raise no_job(id)
         after = from_iso(asked.after) if asked.after else (await store.roster()).now
         trigger = calendar(record)
-        tz = getattr(trigger, "tz", None)
-        zone = (
-            ZoneInfo(tz) if isinstance(tz, str) and trigger is not None and trigger.foreign is None else None
-        )
-        known = trigger is not None and trigger.foreign is None
-        fires = islice(trigger.after(after), asked.count) if trigger is not None and known else ()
+        known = trigger if trigger is not None and trigger.foreign is None else None
+        zone = ZoneInfo(known.local_zone) if known is not None and known.local_zone else None
         items = [
             {
-                "due_at": iso(due),
-                "local": due.astimezone(zone).isoformat() if zone else None,
-                "paused": record.paused_at(due) is not None,
+                "due_at": iso(step.due_at),
+                "local": step.due_at.astimezone(zone).isoformat() if zone else None,
+                "paused": record.paused_at(step.due_at) is not None,
+                "left_out": [{**left_out_shape(left), "count": count} for left, count in step.grouped()],
             }
-            for due in fires
+            for step in (coming(known, after, asked.count) if known is not None else ())
         ]
-        return {"job_id": id, "schedule": schedule(record), "zone": tz if zone else None, "items": items}
+        return {
+            "job_id": id,
+            "schedule": schedule(record),
+            "zone": zone.key if zone else None,
+            "items": items,
+        }
 
     return await call.web.desk.look(look)
 

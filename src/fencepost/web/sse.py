@@ -85,7 +85,7 @@ class EventStream(Response):
         """With what happened since the last event the client has seen."""
         await self._feed.join(self._listener, self._last_id)
         try:
-            text = f"retry: {POLL_MS}\n\n"
+            text = f"retry: {POLL_MS}\n\n{self._beat(polled=True)}"
             while more := await self._listener.take(0):
                 text += more
         finally:
@@ -93,12 +93,12 @@ class EventStream(Response):
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": text.encode()})
 
-    def _beat(self) -> str:
+    def _beat(self, **more: bool) -> str:
         """Without an id: a stream that breaks off goes on after the last event."""
         if not self._listener.wants("beat"):
             return ": still here\n\n"
         at = self._feed.looked_at
-        return f"event: beat\ndata: {json_text({'now': iso(at) if at else None})}\n\n"
+        return f"event: beat\ndata: {json_text({'now': iso(at) if at else None, **more})}\n\n"
 
 
 def _limit_buffers(transport: asyncio.Transport) -> None:

@@ -33,7 +33,7 @@ def lines_of(report: Report) -> Iterator[str]:
     imported = report.imported
     total = len(imported.jobs) + len(imported.left_out)
     yield ""
-    yield f"{len(imported.jobs)} of {total} entries of {report.file} become jobs."
+    yield f"{report.file}: {len(imported.jobs)} of {total} entries carried over."
     for job, found in zip(imported.jobs, report.comparisons, strict=True):
         yield ""
         yield from _job(job, found)

@@ -10,6 +10,7 @@ from fencepost.cli.migrate.apscheduler_cron import Schedule, triggers_of
 from fencepost.cli.migrate.apscheduler_source import KINDS, Found, Source, plain
 from fencepost.cli.migrate.source import parsed
 from fencepost.cli.migrate.values import (
+    LONGEST_SECONDS,
     MOST_ENTRIES,
     Call,
     Carried,
@@ -93,9 +94,9 @@ def _policies(options: Mapping[str, Any]) -> dict[str, Any]:
     policies: dict[str, Any] = {}
     instances, grace = options.get("max_instances"), options.get("misfire_grace_time", 1)
     if isinstance(instances, int) and instances > 1:
-        policies["overlap"] = f"allow({instances})"
+        policies["overlap"] = f"allow({min(instances, 9999)})"
     if isinstance(grace, int) and grace > 1:
-        policies |= {"misfire": "skip", "misfire_after": grace}
+        policies |= {"misfire": "skip", "misfire_after": min(grace, LONGEST_SECONDS)}
     elif grace is None and options.get("coalesce") is False:
         policies["misfire"] = "all"
     return policies

@@ -62,7 +62,7 @@ class Schedule:
 
     def __str__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.given.items())
-        return f"{self.kind}({shown})"
+        return f"{self.kind}({shown})" if shown else self.kind
 
 
 def triggers_of(schedule: Schedule, tz: str) -> tuple[OldCalendar, Trigger, list[Note]]:

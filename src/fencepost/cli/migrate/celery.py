@@ -135,8 +135,10 @@ def _of_call(schedule: Any) -> Any:
     name = schedule.name.removeprefix("celery.").removeprefix("schedules.")
     if name == "crontab.from_string" and len(schedule.args) == 1:
         return Crontab.of_text(str(schedule.args[0]))
-    if name == "crontab" and set(schedule.kwargs) <= set(FIELDS) and len(schedule.args) <= len(FIELDS):
-        return Crontab(**dict(zip(FIELDS, schedule.args, strict=False)), **schedule.kwargs)
+    positional = dict(zip(FIELDS, schedule.args, strict=False))
+    known = set(schedule.kwargs) <= set(FIELDS) - set(positional) and len(schedule.args) <= len(FIELDS)
+    if name == "crontab" and known:
+        return Crontab(**positional, **schedule.kwargs)
     length = (*schedule.args, schedule.kwargs.get("run_every"))[0]
     if name == "schedule" and isinstance(length, int | float | timedelta):
         return length

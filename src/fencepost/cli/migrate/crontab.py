@@ -93,7 +93,7 @@ def read_crontab(text: str, tz: str, *, system: bool = False) -> Imported:
     jobs: list[Carried] = []
     left_out: list[LeftOut] = []
     users: set[str] = set()
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         stripped = line.strip()
         if not stripped or stripped.startswith("#") or _sets(line, setting):
             continue
@@ -172,7 +172,7 @@ def _job(origin: str, schedule: str, command: str, setting: _Setting, names: Nam
 
 
 def calendar(fields: str, tz: str) -> Walls:
-    minute, hour, day, month, weekday = fields.split()
+    minute, hour, day, month, weekday = fields.split(" ")
     days, months = set(numbers(day, DAY)), set(numbers(month, MONTH))
     weekdays = {number % 7 for number in numbers(weekday, WEEKDAY)}
     either = not day.startswith("*") and not weekday.startswith("*")
@@ -207,6 +207,14 @@ def _body(command: str, setting: _Setting) -> Command:
 
 def _about(setting: _Setting, users: set[str]) -> list[Note]:
     notes = []
+    if "CRON_TZ" in setting.env:
+        notes.append(
+            Note(
+                "CRON_TZ",
+                "it is read as cronie reads it; Debian's cron ignores it",
+                "if yours ignores it, take the line out and give --tz",
+            )
+        )
     if setting.mail:
         notes.append(
             Note(

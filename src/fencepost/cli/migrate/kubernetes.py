@@ -19,6 +19,7 @@ from fencepost.cli.migrate.fields import DAY, HOUR, MINUTE, MONTH, Field, number
 from fencepost.cli.migrate.fields import WEEKDAYS as WEEKDAY_NAMES
 from fencepost.cli.migrate.pods import command_of, table
 from fencepost.cli.migrate.values import (
+    LONGEST_SECONDS,
     MOST_ENTRIES,
     Carried,
     Imported,
@@ -222,9 +223,9 @@ def _policies(spec: Mapping[str, Any], job: Mapping[str, Any]) -> tuple[dict[str
                 )
             )
     if _whole(spec.get("startingDeadlineSeconds")):
-        policies |= {"misfire": "skip", "misfire_after": max(1, spec["startingDeadlineSeconds"])}
+        policies |= {"misfire": "skip", "misfire_after": _seconds(spec["startingDeadlineSeconds"])}
     if _whole(job.get("activeDeadlineSeconds")) and job["activeDeadlineSeconds"] > 0:
-        policies["timeout"] = job["activeDeadlineSeconds"]
+        policies["timeout"] = _seconds(job["activeDeadlineSeconds"])
     if _whole(job.get("backoffLimit")) and job["backoffLimit"] > 0:
         policies["retry"] = {"attempts": min(job["backoffLimit"] + 1, 100), **BACKOFF}
     for name in ("completions", "parallelism"):
@@ -245,6 +246,10 @@ def _name(document: Mapping[str, Any]) -> str:
         "/".join(str(metadata[part]) for part in ("namespace", "name") if metadata.get(part))
         or "without a name"
     )
+
+
+def _seconds(value: int) -> int:
+    return min(max(1, value), LONGEST_SECONDS)
 
 
 def _whole(value: Any) -> bool:

@@ -46,7 +46,8 @@ def command_of(pod: Mapping[str, Any]) -> tuple[Command, list[Note]]:
             )
         )
     expanded = [_expanded(word, env) for word in words]
-    return Command(expanded, env, container.get("workingDir")), notes
+    folder = container.get("workingDir")
+    return Command(expanded, env, folder if isinstance(folder, str) else None), notes
 
 
 def _environment(container: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:

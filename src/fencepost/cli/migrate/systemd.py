@@ -12,6 +12,7 @@ from typing import Any
 from fencepost import every
 from fencepost.cli.migrate.oncalendar import on_calendar
 from fencepost.cli.migrate.values import (
+    LONGEST_SECONDS,
     MOST_ENTRIES,
     Carried,
     Command,
@@ -52,7 +53,7 @@ def units_of(text: str) -> dict[str, str]:
     """The units in what `systemctl cat` prints: each file begins with its path in a comment. Drop-ins follow theirs."""
     units: dict[str, list[str]] = {}
     name = ""
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if found := FILE_LINE.match(line):
             name = next((part.removesuffix(".d") for part in found[1].split("/") if _is_unit(part)), "")
         elif name:
@@ -83,7 +84,7 @@ def read_timers(texts: Mapping[str, str], tz: str) -> Imported:
 
 def _parsed(text: str) -> Unit:
     section, found = "", dict[str, list[str]]()
-    for line in re.sub(r"\\\n", " ", text).splitlines():
+    for line in re.sub(r"\\\n", " ", text).split("\n"):
         line = line.strip()
         if not line or line[0] in "#;":
             continue
@@ -199,7 +200,7 @@ def _service(service: Unit) -> tuple[Command, dict[str, Any], list[Note]]:
     policies: dict[str, Any] = {}
     limit = _last(service, "Service.TimeoutStartSec") or _last(service, "Service.RuntimeMaxSec")
     if limit and limit != "infinity" and span(limit):
-        policies["timeout"] = span(limit).total_seconds()
+        policies["timeout"] = min(span(limit).total_seconds(), LONGEST_SECONDS)
     cwd = (_last(service, "Service.WorkingDirectory") or "").removeprefix("-") or None
     return Command(_command(commands), _environment(service), cwd), policies, notes
 

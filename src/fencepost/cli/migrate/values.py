@@ -13,6 +13,8 @@ from fencepost import Trigger
 MOST_ENTRIES = 2000
 """Per file. More is no list that a person maintains."""
 MOST_BYTES = 2_000_000
+LONGEST_SECONDS = 366 * 24 * 3600
+"""Of a policy: what a job may have at most."""
 
 
 class OldCalendar(Protocol):
@@ -34,6 +36,15 @@ class Note:
         return f"{self.what}: {self.why}; {self.remedy}"
 
 
+class Unreadable(Exception):
+    """An entry, or a part of it, that cannot be carried over. Readers turn it into a `LeftOut`."""
+
+    def __init__(self, why: str, remedy: str) -> None:
+        super().__init__(f"{why}; {remedy}")
+        self.why = why
+        self.remedy = remedy
+
+
 @dataclass(frozen=True)
 class Command:
     """A list of words, or one text for /bin/sh."""
@@ -41,6 +52,13 @@ class Command:
     command: str | Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: str | None = None
+
+    def __post_init__(self) -> None:
+        words = [self.command] if isinstance(self.command, str) else self.command
+        if not words or not words[0]:
+            raise Unreadable("its command is empty", "name a program")
+        if any("\0" in text for text in (*words, *self.env, *self.env.values(), self.cwd or "")):
+            raise Unreadable("its command holds a zero byte, which no system passes on", "remove it")
 
 
 @dataclass(frozen=True)
@@ -104,15 +122,6 @@ class Imported:
     left_out: tuple[LeftOut, ...] = ()
     notes: tuple[Note, ...] = ()
     """What holds for all of them."""
-
-
-class Unreadable(Exception):
-    """An entry, or a part of it, that cannot be carried over. Readers turn it into a `LeftOut`."""
-
-    def __init__(self, why: str, remedy: str) -> None:
-        super().__init__(f"{why}; {remedy}")
-        self.why = why
-        self.remedy = remedy
 
 
 class Names:

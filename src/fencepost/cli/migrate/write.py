@@ -13,7 +13,6 @@ from fencepost.errors import UsageError
 
 CALL_OPTIONS = ("queue", "exchange", "routing_key", "expires", "countdown", "eta", "serializer")
 """What `celery call` has options for."""
-CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def in_toml(imported: Imported, title: str) -> str:
@@ -90,8 +89,9 @@ def _toml(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(str(key))} = {_toml(item)}" for key, item in value.items()) + " }"
     if isinstance(value, str):
-        # JSON's texts are TOML's, but for characters beyond 16 bits and DEL.
-        return _encodable(json.dumps(value, ensure_ascii=False)).replace("\x7f", "\\u007f")
+        # JSON's texts are TOML's; what JSON leaves as it is, and no terminal should get, is written as a number.
+        text = json.dumps(_encodable(value), ensure_ascii=False)
+        return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in text)
     if isinstance(value, Sequence):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value)
@@ -247,7 +247,7 @@ def _comments(job: Carried) -> list[str]:
 
 def _line(text: str) -> str:
     """One line of a comment, whatever the text holds."""
-    return _encodable(CONTROL.sub(" ", " ".join(text.split())))[:300]
+    return "".join(char if char.isprintable() else "?" for char in _encodable(" ".join(text.split())))[:300]
 
 
 def _encodable(text: str) -> str:

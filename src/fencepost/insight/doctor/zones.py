@@ -12,7 +12,8 @@ from fencepost.model import JobRecord
 def zones(records: Sequence[JobRecord]) -> Iterator[Finding]:
     """Jobs whose zone is not known here are told of as unreadable."""
     yield ok(f"tzdata {tzdata_version()}")
-    names = sorted({tz for record in records if (tz := getattr(record.job.trigger, "tz", None))})
+    triggers = [record.job.trigger for record in records if record.job.trigger is not None]
+    names = sorted({trigger.local_zone for trigger in triggers if trigger.local_zone})
     if names:
         yield ok(
             f"the zones of stored jobs are known here: {', '.join(names[:10])}{', …' * (len(names) > 10)}"

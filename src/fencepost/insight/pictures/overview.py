@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fencepost.insight.reader import Reader
 
 MOST_RUNS = 500
-"""The newest runs of a window, of which the lateness is told."""
+"""Lateness is taken from the newest runs of a window."""
 RAN = (State.SUCCEEDED, State.FAILED, State.RUNNING)
 
 
@@ -109,7 +109,7 @@ def _kept_needs(reader: Reader, reading: Reading) -> tuple[list[Need], int]:
 
 
 async def _overdue(store: Store, since: datetime, reading: Reading, sees: Sees | None) -> int:
-    """Fires that nobody has decided although they are past what their job allows."""
+    """Fires that are due for longer than their job allows, and that no replica has decided."""
     query = FireQuery(
         states=(State.PENDING,), since=since, until=reading.now - timedelta(seconds=10), limit=1_000
     )

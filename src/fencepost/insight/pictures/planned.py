@@ -51,7 +51,7 @@ def _dues(
 ) -> tuple[tuple[datetime, bool], ...]:
     try:
         return _kept_dues(trigger, since, until, width)
-    except TypeError:  # a trigger of somebody else's making that cannot be a key
+    except TypeError:  # a trigger type of a third party that is not hashable
         return tuple(_firsts(trigger, since, until, width))
 
 

@@ -70,7 +70,7 @@ class Samples:
             found = _joined(known, await _read(store, entry, window, known.settled_until), window)
         else:
             found = await _read(store, entry, window, window.since)
-        if window.until > window.now:  # who looks at the past looks once
+        if window.until > window.now:  # a window of the past is rarely asked for again
             self._keep(entry.id, window.width, found)
         return found
 
@@ -136,7 +136,7 @@ def reaches(fire: FireRecord, since: datetime) -> bool:
 
 
 async def _whole(store: Store, fires: Sequence[FireRecord]) -> Sequence[FireRecord]:
-    """Of those that did not simply succeed there is more to be told: when the first attempt began, and the error."""
+    """Fires that did not simply succeed are read whole: a mark shows when the first attempt began, and the error."""
     keys = [fire.key for fire in fires if fire.attempt > 1 or fire.state in (State.FAILED, State.LOST)]
     if not keys:
         return fires

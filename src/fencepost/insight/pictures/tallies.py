@@ -98,7 +98,7 @@ class Tally:
             self._counting = asyncio.create_task(self._count_back(reader, store, first, until))
 
     async def _count_back(self, reader: Reader, store: CountsFires, first: datetime, until: datetime) -> None:
-        with suppress(FencepostError):  # those who ask are told
+        with suppress(FencepostError):  # the next request meets the same error and reports it
             for start, end in list(self._unknown(first, until, (await reader.cluster()).now)):
                 edge = end
                 while edge > start:

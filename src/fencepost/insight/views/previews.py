@@ -48,5 +48,4 @@ def preview_shape(step: Step) -> Shape:
 
 
 def left_out_shape(left: LeftOut) -> Shape:
-    moved = {} if left.moved_to is None else {"moved_to": iso(left.moved_to)}
-    return {"at": iso(left.at), "why": left.why, **moved}
+    return {"at": iso(left.at), "why": left.why, "moved_to": iso(left.moved_to) if left.moved_to else None}

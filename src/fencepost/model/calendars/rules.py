@@ -113,7 +113,8 @@ class Rule:
             return datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC)
         if self.freq <= DAILY:
             start = first.replace(hour=0, minute=0, second=0)
-            start -= timedelta(days=(first.weekday() - self.week_starts) % 7 if self.freq == WEEKLY else 0)
+            if self.freq == WEEKLY:  # BYSETPOS counts in the whole week
+                start -= timedelta(days=(first.weekday() - self.week_starts) % 7)
         else:
             start = first.replace(
                 minute=0 if self.freq == HOURLY else first.minute,

@@ -1,4 +1,4 @@
-"""The store itself: steps, their time, and which of them are plain."""
+"""The store itself: steps, their time, and which of them take the fast path."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from fencepost.store.base import (
 from fencepost.store.codec import micros, moment
 from fencepost.store.counting import CountQuery, SlimQuery, Stretch
 from fencepost.store.mirror import Mirror, P, T
-from fencepost.store.postgres import counting, plain, rest
+from fencepost.store.postgres import counting, fast, rest
 from fencepost.store.postgres.arrays import Texts
 from fencepost.store.postgres.connection import PATIENCE, Connection, checked_by_driver, connect, told
+from fencepost.store.postgres.fast import Now
 from fencepost.store.postgres.find import PostgresFind
 from fencepost.store.postgres.line import Line, hints_so_far
 from fencepost.store.postgres.load import KnownTargets, PostgresLoad
 from fencepost.store.postgres.names import Names
-from fencepost.store.postgres.plain import Now
 from fencepost.store.postgres.preflight import preflight
 from fencepost.store.postgres.records import place_of
 from fencepost.store.postgres.save import PostgresSave
@@ -89,15 +89,15 @@ class PostgresStore(Mirror):
     evidence_every = 0.25
 
     def __init__(
-        self, url: str, namespace: str = "default", clock: Clock | None = None, *, plainly: bool = True
+        self, url: str, namespace: str = "default", clock: Clock | None = None, *, fast: bool = True
     ) -> None:
-        """`plainly`: take the short way where there is one. Without it every step is a careful one."""
+        """`fast`: take the fast path where there is one. Without it every step goes the general path."""
         self._thread = WorkerThread()
         self.name = redacted(url)
         self._url = checked_by_driver(url)
         self._names = Names(namespace)
         self._clock = clock
-        self._plainly = plainly
+        self._fast = fast
         self._targets: KnownTargets = {}
         self._patience = PATIENCE
         self._settled = 0
@@ -153,7 +153,7 @@ class PostgresStore(Mirror):
         await super().leave(replica)
         self._line().release(replica)
 
-    # --- plain steps ----------------------------------------------------------------------------------------
+    # --- the fast path ----------------------------------------------------------------------------------------
 
     async def heartbeat(self, beat: Beat) -> Pulse:
         # An answer that comes after the lease has ended is of no use.
@@ -164,21 +164,21 @@ class PostgresStore(Mirror):
         return pulse
 
     def _heartbeat(self, db: Connection, beat: Beat) -> Pulse:
-        # A lease that cannot be read is written anew by a careful step.
-        plainly = self._plainly and not self.unreadable.has("lease", "leader")
-        pulse = plain.beat(db, beat, self._now(), self.unreadable) if plainly else None
-        return pulse or self._carefully(db, presence.heartbeat, beat)
+        # A lease that cannot be read is written anew by the general path.
+        fast_path = self._fast and not self.unreadable.has("lease", "leader")
+        pulse = fast.beat(db, beat, self._now(), self.unreadable) if fast_path else None
+        return pulse or self._alone(db, presence.heartbeat, beat)
 
     async def roster(self) -> Roster:
-        return await self._step(lambda db: plain.roster(db, self._now(), self._rows(db)))
+        return await self._step(lambda db: fast.roster(db, self._now(), self._rows(db)))
 
     async def sweep(self, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
         return await self._step(self._sweep, by, term, suspects)
 
     def _sweep(self, db: Connection, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
-        looked = plain.sweep(db, by, term, suspects, self._now(), self._rows(db)) if self._plainly else None
+        looked = fast.sweep(db, by, term, suspects, self._now(), self._rows(db)) if self._fast else None
         self._tidy()
-        return looked[0] if looked else self._carefully(db, presence.sweep, by, term, suspects)
+        return looked[0] if looked else self._alone(db, presence.sweep, by, term, suspects)
 
     def _tidy(self) -> None:
         """The leader cleans up after many fires, of which it saw its share. The server would do it once a minute."""
@@ -190,7 +190,7 @@ class PostgresStore(Mirror):
         return await self._step(self._plan_fires, plans)
 
     def _plan_fires(self, db: Connection, plans: Sequence[Plan]) -> tuple[bool, ...]:
-        written = plain.plan(db, plans, self._now()) if self._plainly else [False] * len(plans)
+        written = fast.plan(db, plans, self._now()) if self._fast else [False] * len(plans)
         rest = [number for number, done in enumerate(written) if not done]
         if rest:
             some = [plans[number] for number in rest]
@@ -203,19 +203,19 @@ class PostgresStore(Mirror):
         return await self._step(self._claim_fires, request)
 
     def _claim_fires(self, db: Connection, request: ClaimRequest) -> Claimed:
-        made = plain.claim(db, request, self._now(), self.unreadable) if self._plainly else None
+        made = fast.claim(db, request, self._now(), self.unreadable) if self._fast else None
         if made is None:
-            return self._carefully(db, claims.claim_fires, request)
+            return self._alone(db, claims.claim_fires, request)
         if made.returned:
             jobs = [place.job_id for place in (place_of(each.key) for each in made.returned) if place]
             self._with_jobs(db, jobs, rest.update_more, db, request.replica, made.returned, True)
         if not made.order:
             return self._not_for_what_is_aside(db, request, made.claimed)
-        # If this fails the replica asks again under the same number, and is told of the plain ones.
+        # If this fails the replica asks again under the same number, and is told of those.
         with self._transaction(db, "carefully(%s)", Texts(()), holds_due=True) as (rows, at):
             others = rest.claim_more(rows, at, request, len(made.claimed.claims))
             rows.save()
-        return plain.together(made, others)
+        return fast.together(made, others)
 
     def _not_for_what_is_aside(self, db: Connection, request: ClaimRequest, claimed: Claimed) -> Claimed:
         """Jobs that are set aside stay due on the server: nobody need ask again at once because of them."""
@@ -228,9 +228,9 @@ class PostgresStore(Mirror):
         return await self._step(self._update_claims, replica, updates)
 
     def _update_claims(self, db: Connection, replica: str, updates: Sequence[Update]) -> Updated:
-        if not self._plainly:
-            return self._carefully(db, update_rules.update_claims, replica, updates)
-        done = plain.settle(db, replica, updates, self._now())
+        if not self._fast:
+            return self._alone(db, update_rules.update_claims, replica, updates)
+        done = fast.settle(db, replica, updates, self._now())
         self._settled += len(updates)
         if updates and not done.rest:
             return done.updated
@@ -260,14 +260,14 @@ class PostgresStore(Mirror):
         while batch == PRUNE_BATCH:
             (batch,) = db.one("select {schema}.prune(%s, %s, %s)", keep_seconds, PRUNE_BATCH, self._now()[0])
             gone += batch
-        return gone + self._carefully(db, history.prune, keep_seconds)
+        return gone + self._alone(db, history.prune, keep_seconds)
 
-    # --- careful steps --------------------------------------------------------------------------------------
+    # --- the general path --------------------------------------------------------------------------------------
 
     async def _write(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._step(self._carefully, step, *args)
+        return await self._step(self._alone, step, *args)
 
-    def _carefully(self, db: Connection, step: Callable[..., T], *args: Any) -> T:
+    def _alone(self, db: Connection, step: Callable[..., T], *args: Any) -> T:
         """Alone on the server: nobody else changes anything between its statements."""
         with self._transaction(db, "alone()") as (rows, at):
             reply = step(rows, at, *args)
@@ -304,7 +304,7 @@ class PostgresStore(Mirror):
         return await self._step(self._due_jobs, horizon, limit)
 
     def _due_jobs(self, db: Connection, horizon: float, limit: int) -> DueJobs:
-        """Not beside a careful step: a pause that is being written would be missing in plans up to now."""
+        """Not beside a step that is alone: a pause that is being written would be missing in plans up to now."""
         with self._transaction(db, "carefully(%s)", Texts(())) as (rows, at):
             return planning.due_jobs(rows, at, horizon, limit)
 
@@ -377,7 +377,7 @@ class PostgresStore(Mirror):
                     raise NothingStored(self.name, self._names.namespace, namespaces(db))
                 prepare(db)
                 if meta(db, "history") != db.server.history:
-                    self._carefully(db, rest.follow, db, db.server.history, secrets.token_hex(4))
+                    self._alone(db, rest.follow, db, db.server.history, secrets.token_hex(4))
             except BaseException:
                 db.close()
                 raise

@@ -1,4 +1,4 @@
-"""What a careful step will have written, and what must still be true for that."""
+"""What a step of the general path will have written, and what must still be true for that."""
 
 from __future__ import annotations
 

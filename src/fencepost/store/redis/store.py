@@ -1,4 +1,4 @@
-"""The store itself: the plain path first, the careful one for what is left; the server's restarts and losses."""
+"""The store itself: the fast path first, the general one for what is left; the server's restarts and losses."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from fencepost.store.preflight import Preflight
 from fencepost.store.redis import scripts
 from fencepost.store.redis.address import client_url, namespaces, prefix_of
 from fencepost.store.redis.beacons import Beacons
-from fencepost.store.redis.careful import CarefulPath, Forgotten
 from fencepost.store.redis.channel import Channel
+from fencepost.store.redis.fast import Now, RedisFastPath
+from fencepost.store.redis.general import Forgotten, GeneralPath
 from fencepost.store.redis.keys import Keys, split
 from fencepost.store.redis.link import TIMEOUT, Link
-from fencepost.store.redis.plain import Now, PlainPath
 from fencepost.store.redis.preflight import preflight
 from fencepost.store.redis.rest import (
     Decided,
@@ -67,8 +67,8 @@ class RedisStore(Mirror):
 
     evidence_every = 0.3
     may_lose_writes = True
-    plainly = True
-    """Whether the plain path is tried."""
+    fast = True
+    """Whether the fast path is tried."""
 
     def __init__(
         self,
@@ -85,8 +85,8 @@ class RedisStore(Mirror):
         self._clock = clock
         self._first_incarnation = incarnation
         targets: dict[str, tuple[str, ...]] = {}
-        self._plain = PlainPath(self._link, self._keys, targets, self.unreadable)
-        self._careful = CarefulPath(self._link, self._keys, targets, self._now, self.unreadable)
+        self._fast = RedisFastPath(self._link, self._keys, targets, self.unreadable)
+        self._general_path = GeneralPath(self._link, self._keys, targets, self._now, self.unreadable)
         self._channel = Channel(self._link, self._keys)
         self._beacons = Beacons(self._link, self._keys)
         self._greeting: asyncio.Task[None] | None = None
@@ -101,10 +101,10 @@ class RedisStore(Mirror):
 
     def for_reading(self) -> RedisStore:
         store = RedisStore(self._url, self._namespace, clock=self._clock)
-        store._plain.known_jobs = KnownJobs()
+        store._fast.known_jobs = KnownJobs()
         return store
 
-    # --- the plain path first, the careful one for what is left -------------------------------------------------
+    # --- the fast path first, the general one for what is left -------------------------------------------------
 
     async def heartbeat(self, beat: Beat) -> Pulse:
         await self._ready()
@@ -113,7 +113,7 @@ class RedisStore(Mirror):
             # A reply that takes longer than this is too late for whoever relies on the TTL.
             self._link.timeout = min(TIMEOUT, max(SHORTEST_TIMEOUT, beat.ttl / 5))
             await self._channel.announce(beat.replica)
-        pulse = await self._plain.beat(self._now(), beat, self._history) if self.plainly else None
+        pulse = await self._fast.beat(self._now(), beat, self._history) if self.fast else None
         self._count("beat", pulse is not None, pulse is None)
         pulse = pulse or await super().heartbeat(beat)
         self._leader = pulse.leader.holder
@@ -136,7 +136,7 @@ class RedisStore(Mirror):
 
     async def sweep(self, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
         await self._ready()
-        swept = await self._plain.sweep(self._now(), by, term, suspects) if self.plainly else None
+        swept = await self._fast.sweep(self._now(), by, term, suspects) if self.fast else None
         self._count("sweep", swept is not None, swept is None)
         return swept or await super().sweep(by, term, suspects)
 
@@ -144,46 +144,46 @@ class RedisStore(Mirror):
         self, ids: Sequence[str] | None = None, page: JobPage | None = None
     ) -> tuple[JobRecord, ...]:
         await self._ready()
-        return await self._plain.jobs(ids, page) if self.plainly else await super().jobs(ids, page)
+        return await self._fast.jobs(ids, page) if self.fast else await super().jobs(ids, page)
 
     async def due_jobs(self, horizon: float, limit: int) -> DueJobs:
         await self._ready()
-        if not self.plainly:
+        if not self.fast:
             return await super().due_jobs(horizon, limit)
-        return await self._plain.due_jobs(self._now(), horizon, limit)
+        return await self._fast.due_jobs(self._now(), horizon, limit)
 
     async def plan_fires(self, plans: Sequence[Plan]) -> tuple[bool, ...]:
         await self._ready()
-        left = await self._plain.plan(self._now(), plans) if self.plainly else list(range(len(plans)))
+        left = await self._fast.plan(self._now(), plans) if self.fast else list(range(len(plans)))
         self._count("plan", len(plans) - len(left), len(left))
         planned = [True] * len(plans)
         if left:
-            careful = await super().plan_fires([plans[number] for number in left])
-            for number, done in zip(left, careful, strict=True):
+            rest = await super().plan_fires([plans[number] for number in left])
+            for number, done in zip(left, rest, strict=True):
                 planned[number] = done
         return tuple(planned)
 
     async def claim_fires(self, request: ClaimRequest) -> Claimed:
         await self._ready()
-        plain = await self._plain.claim(self._now(), request) if self.plainly else None
-        if plain is None:
+        done = await self._fast.claim(self._now(), request) if self.fast else None
+        if done is None:
             self._count("claim", 0, 1)
             return await super().claim_fires(request)
-        self._count("claim", len(plain.made), len(plain.left))
-        if plain.returned:
-            await self._general(NOTHING, update_left, request.replica, plain.returned, True)
-        if not plain.left:
-            claims, rows = tuple(plain.made.values()), tuple(plain.closed.values())
+        self._count("claim", len(done.made), len(done.left))
+        if done.returned:
+            await self._general(NOTHING, update_left, request.replica, done.returned, True)
+        if not done.left:
+            claims, rows = tuple(done.made.values()), tuple(done.closed.values())
             now = {fire.key: fire.count for fire in rows}
-            return Claimed(claims, rows, plain.wake_in, plain.steps, now)
-        decided = {place: Decided([claim], Closed()) for place, claim in plain.made.items()}
-        for place, fire in plain.closed.items():
+            return Claimed(claims, rows, done.wake_in, done.steps, now)
+        decided = {place: Decided([claim], Closed()) for place, claim in done.made.items()}
+        for place, fire in done.closed.items():
             decided[place].closed.add(fire, fire.count)
-        room = request.room - len(plain.made)
+        room = request.room - len(done.made)
         term = "none" if request.term is None else request.term
-        most = len(plain.left) + len(self.unreadable.aside) + 1
-        needs = Needs(list(plain.left.values()), request.replica, term, most)
-        rest, reply = await self._general(needs, claim_left, request, plain.left, room)
+        most = len(done.left) + len(self.unreadable.aside) + 1
+        needs = Needs(list(done.left.values()), request.replica, term, most)
+        rest, reply = await self._general(needs, claim_left, request, done.left, room)
         in_order = [each for _, each in sorted({**decided, **rest}.items(), key=lambda item: item[0])]
         return replace(
             reply,
@@ -194,20 +194,20 @@ class RedisStore(Mirror):
 
     async def update_claims(self, replica: str, updates: Sequence[Update]) -> Updated:
         await self._ready()
-        if not self.plainly:
+        if not self.fast:
             return await super().update_claims(replica, updates)
-        plain = await self._plain.settle(self._now(), replica, updates)
-        settled = sum(plain.accepted)
-        self._count("update", settled, len(plain.left))
-        if not plain.left:
-            return Updated(tuple(plain.accepted), plain.due, plain.steps)
-        left = [updates[number] for number in plain.left]
+        done = await self._fast.settle(self._now(), replica, updates)
+        settled = sum(done.accepted)
+        self._count("update", settled, len(done.left))
+        if not done.left:
+            return Updated(tuple(done.accepted), done.due, done.steps)
+        left = [updates[number] for number in done.left]
         jobs = list(dict.fromkeys(split(update.key)[0] for update in left))
         needs = Needs(jobs, replica, most=len(jobs) + len(self.unreadable.aside) + 1)
-        careful = await self._general(needs, update_left, replica, left, settled > 0)
-        for number, accepted in zip(plain.left, careful.accepted, strict=True):
-            plain.accepted[number] = accepted
-        return replace(careful, accepted=tuple(plain.accepted))
+        rest = await self._general(needs, update_left, replica, left, settled > 0)
+        for number, accepted in zip(done.left, rest.accepted, strict=True):
+            done.accepted[number] = accepted
+        return replace(rest, accepted=tuple(done.accepted))
 
     async def _write(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._general(NOTHING, step, *args, **kwargs)
@@ -219,32 +219,36 @@ class RedisStore(Mirror):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        reply: T = await self._carefully(step, args, kwargs, writes=True, needs=needs)
+        reply: T = await self._take_general(step, args, kwargs, writes=True, needs=needs)
         return reply
 
     async def _read(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        reply: T = await self._carefully(step, args, kwargs, writes=False)
+        reply: T = await self._take_general(step, args, kwargs, writes=False)
         return reply
 
-    async def _carefully(
+    async def _take_general(
         self, step: Callable[..., Any], args: Any, kwargs: Any, writes: bool, needs: Needs = NOTHING
     ) -> Any:
         await self._ready()
         try:
-            return await self._careful.take(self._history, step, args, kwargs, writes=writes, needs=needs)
+            return await self._general_path.take(
+                self._history, step, args, kwargs, writes=writes, needs=needs
+            )
         except Forgotten:
             self._greeted = 0
             await self._ready()
-            return await self._careful.take(self._history, step, args, kwargs, writes=writes, needs=needs)
+            return await self._general_path.take(
+                self._history, step, args, kwargs, writes=writes, needs=needs
+            )
 
     def _now(self) -> Now:
         if self._clock is None:
             return "", ""
         return str(micros(self._clock.wall())), f"{self._clock.steady():.6f}"
 
-    def _count(self, what: str, plain: int, careful: int) -> None:
-        self.paths[f"plain {what}"] += plain
-        self.paths[f"careful {what}"] += careful
+    def _count(self, what: str, fast: int, general: int) -> None:
+        self.paths[f"fast {what}"] += fast
+        self.paths[f"general {what}"] += general
 
     # --- hints and evidence -------------------------------------------------------------------------------------
 
@@ -266,7 +270,7 @@ class RedisStore(Mirror):
     async def close(self) -> None:
         await self._channel.close()
         await self._link.close()
-        self._careful.close()
+        self._general_path.close()
 
     async def _ready(self) -> None:
         """Connected, to a server that has said who it is. Whoever comes meanwhile waits for the same."""
@@ -304,10 +308,12 @@ class RedisStore(Mirror):
             )
         if self._history and self._history != history and gone is None:
             log.error("%s has lost its data: begun anew, see docs/stores.md", self._link.name)
-            await self._careful.take(history, store_emptied, (self._history, self._seen), {})
+            await self._general_path.take(history, store_emptied, (self._history, self._seen), {})
         self._history = history
         if run != server.run:
-            await self._careful.take(history, server_restarted, (run, server.run, server.keeps_writes), {})
+            await self._general_path.take(
+                history, server_restarted, (run, server.run, server.keeps_writes), {}
+            )
         self._tell(server)
 
     def _tell(self, server: Server) -> None:

@@ -53,8 +53,7 @@ class Zones:
 
 def zone_of(trigger: Trigger | None) -> str | None:
     """The zone that a trigger's clock is in."""
-    name = getattr(trigger, "tz", None)
-    return name if isinstance(name, str) else None
+    return None if trigger is None else trigger.local_zone
 
 
 __all__ = ["OF_THE_JOB", "Zones", "length", "when", "zone_of"]

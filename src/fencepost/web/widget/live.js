@@ -24,6 +24,7 @@ class Live {
   #asked = new Set(); // jobs of the open stream
   #heardAt = -Infinity;
   #retries = 0;
+  #polled = false; // each answer ends at once
   #leave = null; // lets go of the lock, or stops waiting for it
   #timers = {};
 
@@ -103,7 +104,7 @@ class Live {
       events.addEventListener(kind, ({ data }) => this.#heard(kind, data));
     }
     events.onerror = () => {
-      if (this.#heardAt !== -Infinity) this.#pass({ kind: "lost" }); // whatever ended it may have changed the status
+      if (this.#heardAt !== -Infinity && !this.#polled) this.#pass({ kind: "lost" }); // whatever ended it may have changed the status
       if (events.readyState !== EventSource.CLOSED) return; // the browser connects anew by itself
       const wait = Math.min(RECONNECT.most, RECONNECT.first * 2 ** this.#retries++);
       this.#timers.open = setTimeout(() => this.#open(), wait * (0.75 + 0.5 * Math.random()));
@@ -123,7 +124,9 @@ class Live {
     this.#retries = 0;
     let job = "";
     try {
-      job = JSON.parse(data).job_id ?? "";
+      const about = JSON.parse(data);
+      job = about.job_id ?? "";
+      this.#polled = about.polled ?? this.#polled;
     } catch { /* then it may concern anybody */ }
     this.#pass({ kind, job });
   }

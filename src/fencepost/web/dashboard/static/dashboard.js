@@ -98,7 +98,7 @@ const BETWEEN = 2_000; // two readings of a page, however much happens
 const light = document.querySelector("#live");
 const forms = "input:not([type=search]):not([type=checkbox]):not([type=hidden]), textarea";
 let wanted = document.body.dataset.live === "on" && !main.querySelector(`form[method=post] :is(${forms})`);
-let leave = null, channel = null, stream = null, heardAt = 0, lastRead = 0, timer = null, retries = 0;
+let leave = null, channel = null, stream = null, heardAt = 0, lastRead = 0, timer = null, retries = 0, polled = false;
 
 function show(state) {
   if (!light) return;
@@ -153,13 +153,14 @@ function open() {
       retries = 0;
       let about = {};
       try { about = JSON.parse(data); } catch { /* then it may concern any page */ }
+      polled = about.polled ?? polled; // each answer ends at once: that says nothing
       const news = { kind, job: about.job_id ?? "", key: about.key ?? "", answers: about.answers, state: about.state ?? "", replica: about.replica ?? "" };
       channel?.postMessage(news);
       heard(news);
     });
   }
   mine.onerror = async () => {
-    show("lost");
+    if (!polled) show("lost");
     if (mine.readyState !== EventSource.CLOSED) return; // the browser connects anew by itself
     await pause(Math.min(60_000, 2_000 * 2 ** retries++) * (0.75 + Math.random() / 2));
     if (stream === mine) open();

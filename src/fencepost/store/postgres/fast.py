@@ -1,6 +1,6 @@
 """The steps that are whole on the server: what is asked as parameters, what is answered as values.
 
-None, or what is left over, says that a careful step is needed.
+None, or what is left over, says that the general path is needed.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ Now = tuple[int | None, float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class PlainClaims:
+class FastClaims:
     claimed: Claimed
     order: tuple[str, ...] = ()
-    """If a careful step must go on: the jobs looked at, in the order of their turn."""
+    """If the general path must go on: the jobs looked at, in the order of their turn."""
     returned: tuple[GiveBack, ...] = ()
     """Claims of jobs that cannot be read here, which only showed when they were made."""
 
@@ -68,7 +68,7 @@ _CLAIM = (
 )
 
 
-def claim(db: Connection, request: ClaimRequest, now: Now, registry: Registry) -> PlainClaims | None:
+def claim(db: Connection, request: ClaimRequest, now: Now, registry: Registry) -> FastClaims | None:
     who = request.replica, request.number, request.room, request.term, request.incarnation, request.server
     plain, wall, steps, job_ids, dues, tokens, definitions, closings, *rest = db.one(_CLAIM, *who, *now)
     if not plain:
@@ -95,10 +95,10 @@ def claim(db: Connection, request: ClaimRequest, now: Now, registry: Registry) -
     candidates, more, soonest, contended = rest
     if more and (len(claims) < request.room or not request.room):
         plainly = Claimed(tuple(claims), closed, steps=steps, closed_now=now_closed)
-        return PlainClaims(plainly, tuple(candidates), tuple(returned))
+        return FastClaims(plainly, tuple(candidates), tuple(returned))
     wake_in = 0.0 if more else None if soonest is None else max(0.0, (soonest - wall) / 1e6)
     plainly = Claimed(tuple(claims), closed, CONTENDED if contended else wake_in, steps, now_closed)
-    return PlainClaims(plainly, returned=tuple(returned))
+    return FastClaims(plainly, returned=tuple(returned))
 
 
 def _closed(closing: Mapping[str, Any], now: datetime) -> FireRecord:
@@ -116,8 +116,8 @@ def _closed(closing: Mapping[str, Any], now: datetime) -> FireRecord:
     )
 
 
-def together(plain: PlainClaims, rest: Claimed) -> Claimed:
-    """With what a careful step has added."""
+def together(plain: FastClaims, rest: Claimed) -> Claimed:
+    """With what the general path has added."""
     turns = {job_id: turn for turn, job_id in enumerate(plain.order)}
 
     def turn(fire: FireRecord) -> int:
@@ -133,10 +133,10 @@ def together(plain: PlainClaims, rest: Claimed) -> Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class PlainUpdates:
+class FastUpdates:
     updated: Updated
     rest: tuple[int, ...] = ()
-    """Places of the updates that need a careful step."""
+    """Places of the updates that need the general path."""
 
     @property
     def counted(self) -> bool:
@@ -146,7 +146,7 @@ class PlainUpdates:
 _SETTLE = f"select settled, reported, due, steps from {{schema}}.settle({', '.join(['%s'] * 18)})"
 
 
-def settle(db: Connection, replica: str, updates: Sequence[Update], now: Now) -> PlainUpdates:
+def settle(db: Connection, replica: str, updates: Sequence[Update], now: Now) -> FastUpdates:
     times = Counter(update.key for update in updates)
     ends: dict[int, tuple[Any, ...]] = {}
     reports: dict[int, tuple[Any, ...]] = {}
@@ -169,13 +169,13 @@ def settle(db: Connection, replica: str, updates: Sequence[Update], now: Now) ->
             checkpoint = None if update.checkpoint is None else text(update.checkpoint)
             reports[number] = (*place, update.token, progress, checkpoint, int(update.saves), update.output)
     if not ends and not reports:
-        return PlainUpdates(Updated((False,) * len(updates)), tuple(range(len(updates))))
+        return FastUpdates(Updated((False,) * len(updates)), tuple(range(len(updates))))
     settled, reported, due, steps = db.one(
         _SETTLE, replica, *columns(ends.values(), "tbbttttt"), *columns(reports.values(), "tbtbttbt"), now[0]
     )
     accepted = _numbers(ends, settled) | _numbers(reports, reported)
     rest = tuple(n for n in range(len(updates)) if n not in accepted and n not in reports)
-    return PlainUpdates(Updated(tuple(n in accepted for n in range(len(updates))), due, steps or 0), rest)
+    return FastUpdates(Updated(tuple(n in accepted for n in range(len(updates))), due, steps or 0), rest)
 
 
 def _numbers(asked: dict[int, Any], places: Sequence[int] | None) -> set[int]:
@@ -190,7 +190,7 @@ _PLAN = "select {schema}.plan(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
 
 def plan(db: Connection, plans: Sequence[Plan], now: Now) -> list[bool]:
-    """Whether each was written; one that was not needs a careful step."""
+    """Whether each was written; one that was not needs the general path."""
     times = Counter(plan.job_id for plan in plans)
     asked: dict[int, tuple[Any, ...]] = {}
     rows: list[tuple[int, int]] = []

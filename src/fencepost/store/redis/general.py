@@ -1,4 +1,4 @@
-"""How a careful step is taken: on a thread of its own, and again if somebody was faster."""
+"""How a step of the general path is taken: on a thread of its own, and again if somebody was faster."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fencepost.errors import FencepostError, StoreUnavailable
 from fencepost.store.codec import micros
 from fencepost.store.redis import scripts
 from fencepost.store.redis.batch import Conflict
+from fencepost.store.redis.fast import Now
 from fencepost.store.redis.keys import Keys
 from fencepost.store.redis.link import Link
 from fencepost.store.redis.pages import Call
-from fencepost.store.redis.plain import Now
 from fencepost.store.redis.rest import RedisWork
 from fencepost.store.redis.step import NOTHING, Needs, Step
 from fencepost.store.unreadable import Registry
@@ -32,7 +32,7 @@ class Forgotten(StoreUnavailable):
     """The store is not the one that this process knows: it was emptied."""
 
 
-class CarefulPath:
+class GeneralPath:
     def __init__(
         self,
         link: Link,

@@ -1,7 +1,7 @@
-"""The plain path: what nearly always happens, as one script on the server.
+"""The fast path: what nearly always happens, as one script on the server.
 
 Each method has one script do the whole step. A script does only what follows from a few numbers it has at hand, and
-says what it has left undone; the careful path (`rows.py`) knows all rules and decides that. Which of the two it was
+says what it has left undone; the general path (`step.py`) knows all rules and decides that. Which of the two it was
 must never show: both are compared with the reference model.
 """
 
@@ -83,12 +83,12 @@ class Claims:
 class Settlements:
     accepted: list[bool]
     left: list[int]
-    """Which ones must be decided with care."""
+    """Which ones must be decided on the general path."""
     steps: int
     due: bool
 
 
-class PlainPath:
+class RedisFastPath:
     def __init__(
         self, link: Link, keys: Keys, targets: dict[str, tuple[str, ...]], registry: Registry
     ) -> None:
@@ -158,7 +158,7 @@ class PlainPath:
             known_by = dict(zip(REPLICA, row, strict=True))
             targets = self._targets.get(known_by["targets"]) if known_by["targets"] else ()
             if targets is None:
-                return None  # the careful path asks for them
+                return None  # the general path asks for them
             replica = self._registry.read("replica", row[0], replica_of, row, targets)
             if replica is None:
                 return None
@@ -250,7 +250,7 @@ class PlainPath:
         return DueJobs(moment(int(wall)), tuple(jobs), when(soonest), unknown, when(lost_through))
 
     async def plan(self, now: Now, plans: Sequence[Plan]) -> list[int]:
-        """Which ones must be decided with care."""
+        """Which ones must be decided on the general path."""
         left: list[int] = []
         for start in range(0, len(plans), MOST):
             left += [start + number for number in await self._plan(now, plans[start : start + MOST])]
