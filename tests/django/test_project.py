@@ -156,6 +156,7 @@ answer["unknown"] = said("show", "tack")
 """
 
 
+@pytest.mark.slow
 def test_the_commands_know_the_project(site: Site) -> None:
     site.manage("fencepost", "run", "--seconds", "3")
     assert {run["job"] for run in site.runs()} == {"chime", "tick", "tock"}

@@ -17,7 +17,7 @@ import pytest
 from tests.django.site import JOBS, Site, gunicorn, is_clean, uvicorn, verdict
 from tests.servers.ports import Port
 
-SECONDS = int(os.environ.get("FENCEPOST_TEST_SECONDS", "6"))
+SECONDS = int(os.environ.get("FENCEPOST_TEST_SECONDS", "4"))
 JOBS_A_SECOND = 3
 WORKERS = 4 if SECONDS >= 30 else 2
 

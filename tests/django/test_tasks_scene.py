@@ -13,7 +13,7 @@ import pytest
 
 from tests.django.site import Site
 
-SECONDS = int(os.environ.get("FENCEPOST_TEST_SECONDS", "6"))
+SECONDS = int(os.environ.get("FENCEPOST_TEST_SECONDS", "4"))
 
 JOBS = """
 from fencepost.django import every
