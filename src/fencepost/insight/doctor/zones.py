@@ -10,7 +10,7 @@ from fencepost.model import JobRecord
 
 
 def zones(records: Sequence[JobRecord]) -> Iterator[Finding]:
-    """Jobs whose zone is not known here are told of as unreadable."""
+    """Jobs whose zone is not known here are reported as unreadable."""
     yield ok(f"tzdata {tzdata_version()}")
     names = sorted({tz for record in records if (tz := getattr(record.job.trigger, "tz", None))})
     if names:
