@@ -1,4 +1,4 @@
-"""How each job stands, as it is shown; and all of them, kept up to date at the cost of what has changed."""
+"""The state of each job, as it is shown. The board of all jobs is kept up to date at the cost of what changed."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def _standing(
 
 
 def _marks(record: JobRecord, disputed: bool) -> list[str]:
-    """What there is to know of its definition."""
+    """The facts about its definition."""
     return [
         *(["conflict"] if disputed else []),
         *(["by hand"] if record.source == "api" and record.origin is not None else []),

@@ -1,4 +1,4 @@
-"""Who takes part, who is alive, and what is active: read once for everything that is shown of a moment."""
+"""The replicas, which of them are alive, and the active fires: read once for everything shown of one moment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Cluster:
     running: Mapping[str, Sequence[str]]
     """By replica: the keys of what it runs."""
     known: frozenset[str]
-    """The tasks that replicas which are present know."""
+    """The tasks known to the replicas that are alive or draining."""
 
     @property
     def now(self) -> datetime:
@@ -36,6 +36,7 @@ class Cluster:
 
     @property
     def anybody(self) -> bool:
+        """Whether any replica is alive or draining."""
         return any(state in PRESENT for state in self.standing.values())
 
     def leader(self) -> Shape | None:

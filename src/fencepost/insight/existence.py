@@ -1,4 +1,4 @@
-"""Whether there is a store to look at: opening one that does not exist would make it."""
+"""Whether the store exists. Checked before a reader opens it: opening a missing store would create it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs of a store with how they stand, as values."""
+"""The jobs of a store with their states, as values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LastFire:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """How a job stands, as `fencepost jobs` shows it."""
+    """The state of a job, as `fencepost jobs` shows it."""
 
     id: str
     task: str

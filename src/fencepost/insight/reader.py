@@ -1,8 +1,8 @@
-"""The read side: everything that looks asks here, and no fire waits for it.
+"""The read side: everything that only reads the store goes through a reader, and no fire waits for it.
 
-A reader has a store of its own (`Store.for_reading`), asked on a thread of its own. What several people want to see
-within a second is read once (`shared`), and a reading that took long is shared for longer: however many ask, and
-however much there is to read, reading takes a small part of the machine.
+A reader has its own store object (`Store.for_reading`) and its own thread. Requests for the same thing within a
+second share one reading (`shared`), and a reading that took long is shared for longer. So reading takes a small part of
+the machine, however many requests there are and however much there is to read.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ MOST_SHARED = 200
 QUICK = 0.03
 """Seconds: a reading of everything that takes less is waited for."""
 KEEP_UP = 15.0
-"""Seconds between two readings that nobody has asked for (`keep_up`)."""
+"""Seconds between two background readings (`keep_up`)."""
 SOON = 2.0
-"""Seconds after the first of them: a replica stores its jobs a moment after it has joined."""
+"""Seconds between the first two of them: a replica stores its jobs a moment after it has joined."""
 
 
 class Owner(Protocol):
@@ -73,7 +73,7 @@ class Reader:
         self._source: Store | None = None
         """The store that `_store` reads from."""
         self._shared: dict[Hashable, tuple[asyncio.Task[Any], float]] = {}
-        """By what is read: the reading, and until when it is fresh, on this thread's loop."""
+        """By what is read: the reading, and until when it is fresh by the clock of this thread's loop."""
         self._board = Board()
         self._kept = Kept()
         self._keeping_up: concurrent.futures.Future[None] | None = None
@@ -88,16 +88,16 @@ class Reader:
         self._renewing: asyncio.Task[None] | None = None
 
     async def ask(self, work: Callable[[Store], Awaitable[T]]) -> T:
-        """Do this with the store. From any loop."""
+        """Run `work` with the store. May be called from any loop."""
         return await self._submit(self._with_store(work))
 
     def ask_blocking(self, work: Callable[[Store], Awaitable[T]]) -> T:
         thread = self._prepared()
-        assert thread is not None, "whoever blocks is on another thread"
+        assert thread is not None, "a blocking caller is on another thread"
         return thread.submit(self._with_store(work)).result()
 
     async def shared(self, what: Hashable, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
-        """The same, once for all who ask for this within a second."""
+        """The same, read once for all requests for this within a second."""
         return await self._submit(self._share(what, work))
 
     def fresh(self, what: Hashable) -> Any | None:
@@ -126,8 +126,8 @@ class Reader:
         return reading
 
     async def recent(self) -> Reading:
-        """Everything; where that takes long, as it was read last, a few seconds ago at the most, and it is read anew
-        meanwhile. On the reading thread."""
+        """Everything. Where reading it takes long, this returns the last reading, at most a few seconds old, and starts
+        a new one in the background. On the reading thread."""
         too_old = self._last_of != self._changes or self.last_age_seconds > MOST_FRESH
         if self.last is None or too_old or self._last_took < QUICK or self._thread is None:
             return await self._share("everything", self.read_everything)
@@ -162,7 +162,7 @@ class Reader:
         return self._kept
 
     def forget(self) -> None:
-        """Something was changed here: who asks from now on sees it."""
+        """Something was changed by this process: later requests must see it."""
         self._changes += 1
         with self._lock:
             self._shared.clear()
@@ -175,12 +175,12 @@ class Reader:
 
     async def _keep_up(self) -> None:
         for wait in chain([SOON], repeat(KEEP_UP)):
-            with suppress(FencepostError):  # those who ask are told; this only keeps what there was
+            with suppress(FencepostError):  # requests report the error themselves; the last reading stays
                 await self._share("everything", self.read_everything)
             await asyncio.sleep(wait)
 
     async def _read_again(self, store: Store) -> None:
-        """What could not be read may have been restored or removed. On the replica's own store its inspector looks."""
+        """Unreadable rows may have been restored or removed. On the replica's own store its inspector checks them."""
         now = self._clock.steady()
         if store.unreadable and store is not self._source and now >= self._again_at:
             self._again_at = now + READ_AGAIN
@@ -197,7 +197,7 @@ class Reader:
             found = loop.create_task(self._timed(what, work), name=f"fencepost-reading-{what}")
             found.add_done_callback(_failed)
             self._shared[what] = found, 0.0
-        # Shielded: one who gives up must not end the reading of the others.
+        # Shielded: a caller that gives up must not cancel the reading for the others.
         return await asyncio.shield(found)
 
     async def _timed(self, what: Hashable, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
@@ -231,7 +231,7 @@ class Reader:
         return await asyncio.wrap_future(thread.submit(work))
 
     def _prepared(self) -> ControlThread | None:
-        """The thread on which the store is read; None: on whatever loop asks, which has the time in its hands."""
+        """The thread on which the store is read; None: the caller's own loop, where a test controls the time."""
         with self._lock:
             source = self._owner.store
             if self._source is not source:
@@ -265,5 +265,5 @@ async def _nothing(store: Store) -> None:
 
 
 def _failed(task: asyncio.Task[Any]) -> bool:
-    """Looking at the error is enough for asyncio: those who asked have it."""
+    """Reads the exception, so that asyncio does not log it as never retrieved: the callers have received it."""
     return task.cancelled() or task.exception() is not None

@@ -13,7 +13,7 @@ from fencepost.store.base import Roster
 
 @dataclass(frozen=True)
 class Scene:
-    """What a sentence may need to know."""
+    """What the sentences are built from."""
 
     roster: Roster
     record: JobRecord | None
@@ -34,7 +34,7 @@ class Scene:
 
 
 def of_fire(scene: Scene, fire: FireRecord, other: FireRecord | None, due: datetime | None) -> str:
-    tell: dict[State, Callable[[], str]] = {
+    sentences: dict[State, Callable[[], str]] = {
         State.PENDING: lambda: _pending(scene, fire),
         State.QUEUED: lambda: "It waits for its turn: another run of the job is active.",
         State.RUNNING: lambda: _running(scene, fire),
@@ -46,7 +46,7 @@ def of_fire(scene: Scene, fire: FireRecord, other: FireRecord | None, due: datet
         State.LOST: lambda: _lost(fire),
         State.CANCELLED: lambda: f"It was cancelled{_among(fire)}: {_cancelled(fire)}.",
     }
-    return tell[fire.state]()
+    return sentences[fire.state]()
 
 
 def not_due(scene: Scene, due: datetime) -> str:

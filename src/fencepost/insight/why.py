@@ -71,7 +71,7 @@ def answer_shape(found: Answer) -> Shape:
 
 @dataclass(frozen=True)
 class Case:
-    """Everything read before an answer is looked for."""
+    """Everything that is read before the answer is worked out."""
 
     job_id: str
     roster: Roster
@@ -130,7 +130,7 @@ async def _latest(store: Store, case: Case) -> Answer:
     scene, now = Scene(case.roster, case.record, case.history), case.roster.now
     fire = await latest_fire(store, case.job_id)
     if fire is not None:
-        found = await _told(
+        found = await _answer_of(
             store, scene, Answer(case.job_id, fire.due_at, None, "", "", due_at=fire.due_at), fire
         )
     else:
@@ -157,7 +157,7 @@ async def _account(store: Store, case: Case, start: datetime, due: datetime) -> 
     covering = [fire for fire in rows if fire.scheduled]
     blank = Answer(case.job_id, start, None, "", "", due_at=due)
     for fire in sorted(covering, key=lambda fire: fire.due_at != due):
-        return await _told(store, scene, blank, fire)
+        return await _answer_of(store, scene, blank, fire)
     if due > case.roster.now:
         return replace(blank, verdict="not due", text=not_due(scene, due))
     if case.record is not None and any(s.cursor < due for s in case.record.segments):
@@ -169,7 +169,7 @@ async def _account(store: Store, case: Case, start: datetime, due: datetime) -> 
     return replace(blank, verdict="unaccounted", text=lost)
 
 
-async def _told(store: Store, scene: Scene, blank: Answer, fire: FireRecord) -> Answer:
+async def _answer_of(store: Store, scene: Scene, blank: Answer, fire: FireRecord) -> Answer:
     others = await store.find_fires(FireQuery(key=fire.refers_to)) if fire.refers_to else ()
     other = others[0] if others else None
     text, verdict = of_fire(scene, fire, other, blank.due_at), fire.state.value
@@ -186,7 +186,7 @@ async def _around(store: Store, case: Case, start: datetime, question: Asked) ->
     if rows:
         scene = Scene(case.roster, case.record, case.history)
         fire = min(rows, key=lambda fire: (not fire.scheduled, fire.due_at))
-        return await _told(store, scene, replace(blank, due_at=fire.due_at), fire)
+        return await _answer_of(store, scene, replace(blank, due_at=fire.due_at), fire)
     period = next((each for each in reversed(case.periods) if each.since <= start), None)
     if period is None:
         return replace(blank, verdict="before its time", text=_too_early(case))
@@ -228,7 +228,7 @@ def _too_early(case: Case) -> str:
 
 
 def _last_before(trigger: Trigger, moment: datetime, since: datetime) -> datetime | None:
-    """Triggers only look forward: look from further and further back."""
+    """Triggers only run forward, so start from further and further back until a fire is found."""
 
     def fires_from(start: datetime) -> Iterator[datetime]:
         return takewhile(lambda fire: fire < moment, trigger.after(max(start, since)))

@@ -1,4 +1,4 @@
-"""Is every fire that was due accounted for exactly once? Worked out from the recorded history, not believed.
+"""Checks that every fire that was due is accounted for exactly once, from the recorded history.
 
     report = await audit(store, since=monday)
     assert report.clean, report.findings

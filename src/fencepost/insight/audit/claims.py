@@ -31,7 +31,7 @@ class TokensSeen:
 
 
 class Claims:
-    """Looks at one fire after the other, in the order of their due times."""
+    """Checks one fire after the other, in the order of their due times."""
 
     def __init__(self, history: Sequence[JobEvent]) -> None:
         began = [event for event in history if event.kind == "paused"]

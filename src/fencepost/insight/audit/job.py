@@ -12,7 +12,7 @@ from fencepost.model import FireRecord, JobEvent, JobRecord, Reason, State, fire
 from fencepost.model.periods import INSTANT, Calendar
 
 PATIENCE = timedelta(seconds=10)
-"""Nobody decides faster than it can look: a due fire is given at least so long, however small `misfire_after`."""
+"""A due fire may stay undecided for at least this long, however small `misfire_after`: replicas need time."""
 
 MISFIRE_AFTER = timedelta(seconds=30)
 """Of a job that was removed: its own is not known any more."""
@@ -47,7 +47,7 @@ class JobAudit:
         self.job_id = job_id
         self.calendar = Calendar(history)
         self.absent: list[Absent] = []
-        """To be looked into: rows are joined while the ledger is read."""
+        """To be checked again: replicas may join rows while the ledger is read."""
         self._report = report
         self._claims = Claims(history)
         misfire_after = record.job.misfire_after if record else MISFIRE_AFTER
@@ -168,7 +168,7 @@ class JobAudit:
         return Absent(rest, absent.last, row) if rest is not None and rest <= absent.last else None
 
     def judge(self, absent: Absent) -> None:
-        """They are in no row. Is that wrong?"""
+        """Report fires that are in no row, unless they are still pending."""
         for kind, first, last, count in self._stretches(absent):
             if kind is None:
                 self._report.pending += count
@@ -178,7 +178,7 @@ class JobAudit:
             self._report.find(Finding(kind, self.job_id, first, why, key, last, count))
 
     def _stretches(self, absent: Absent) -> Iterator[tuple[Kind | None, datetime, datetime, int]]:
-        """Neighbours of one kind together. None: it is too early to tell."""
+        """Groups neighbouring fires of the same kind. None: it is too early to judge them."""
         kind, first, last, count = self._kind(absent.first), absent.first, absent.first, 0
         for due in self.calendar.after(absent.first - INSTANT):
             if due > absent.last:

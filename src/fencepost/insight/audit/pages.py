@@ -1,4 +1,4 @@
-"""The ledger in the order of time, a page at a time. Each page is one short read: nobody waits for an audit."""
+"""The ledger in the order of time, in pages. Each page is one short read, so replicas do not wait for an audit."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ async def oldest_first(
 async def page_before(store: Store, until: datetime) -> tuple[Sequence[FireRecord], datetime]:
     """The newest rows due before `until`, and an edge: all rows due at the edge or later are among them.
 
-    Only `until` and `limit` are asked for: every store finds that by its order of due times. With a condition
-    besides, on the job or on the end of a row, it might have to look at everything older to fill a page.
+    The query has only `until` and `limit`, which every store answers from its index of due times. With another
+    condition, on the job or on the end of a row, the store might have to scan all older rows to fill a page.
     """
     limit = PAGE
     while True:

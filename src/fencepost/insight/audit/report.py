@@ -29,7 +29,7 @@ class Kind(StrEnum):
     TOKENS = "tokens"
     """A fencing token that does not increase."""
     OVERDUE = "overdue"
-    """Due for longer than `misfire_after`, and nobody has decided it. The ledger is sound, but nobody works."""
+    """Due for longer than `misfire_after`, and no replica has decided it. The ledger is sound, but no replica works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,13 @@ class Report:
     now: datetime
     since: datetime
     until: datetime
-    """Fires with since <= due < until were looked at."""
+    """Fires with since <= due < until were checked."""
     kept_since: datetime
-    """What was due before may have been forgotten by now, and is never looked at."""
+    """Fires due before this may have been forgotten by now, and are never checked."""
     tzdata: str
     lost_through: datetime | None = None
-    """When the store was last found to have lost data. What it had acknowledged before may be missing, and
-    is in no row that could be looked at."""
+    """When the store was last found to have lost data. Rows that it had acknowledged before then may be missing,
+    and an audit cannot check missing rows."""
     jobs: int = 0
     manual: int = 0
     """Fires triggered by hand. They are in no calendar, but are checked for doubled runs and their tokens."""

@@ -19,7 +19,7 @@ from fencepost.store.base import FireQuery, Roster, Store
 DEFAULT_WINDOW = timedelta(days=1)
 RETENTION = timedelta(days=30)
 MARGIN = timedelta(minutes=10)
-"""What is about to be forgotten is not looked at: it would vanish while it is."""
+"""Rows that the retention will delete within this time are left out: they could vanish during the audit."""
 
 MOST_BEHIND = 10_000
 
@@ -64,7 +64,7 @@ class Walk:
     only: str | None
     sees: Callable[[str], bool] | None
     known_targets: set[str] | None
-    """Tasks that somebody alive knows; None: nobody is."""
+    """Tasks that live replicas know; None: no replica is alive."""
     progress: Progress
     rest: Rest
     jobs: dict[str, JobAudit] = field(default_factory=dict)
@@ -96,13 +96,13 @@ class Walk:
                 job = self.jobs.get(fire.job_id) or await self._job(fire.job_id)
                 if job is not None:
                     job.row(fire)
-        await self._look_into_absent()
+        await self._check_absent()
 
     async def finish(self) -> None:
         for job in self.jobs.values():
             job.finish()
-        await self._look_into_absent()
-        await self._look_back()
+        await self._check_absent()
+        await self._read_further_back()
         self.report.jobs = len(self.jobs)
         rows = self.store.unreadable.rows
         self.report.unreadable = [
@@ -112,7 +112,7 @@ class Walk:
             findings.sort(key=lambda finding: (finding.due_at, finding.job_id))
 
     async def _job(self, id: str) -> JobAudit | None:
-        """None: its definition or its history cannot be read here, so nobody can say what was due."""
+        """None: its definition or its history cannot be read here, so the audit cannot work out what was due."""
         history, record = await self.store.history(id), self._records.get(id)
         if id in self._not_readable(history):
             self._unchecked.add(id)
@@ -134,9 +134,9 @@ class Walk:
         }
         return {row.job_id for row in rows if row.job_id} | foreign
 
-    async def _look_into_absent(self) -> None:
-        """Fires that never started are joined to the row before them, also while we read: perhaps that row has
-        grown since it was read, and what seemed to be in no row was in it."""
+    async def _check_absent(self) -> None:
+        """A replica joins fires that never started to the row before them, also during the audit. So that row is read
+        again: it may have grown, and may now cover the fires that seemed to have no row."""
         for job in self.jobs.values():
             for absent in job.absent:
                 before = absent.before
@@ -149,8 +149,8 @@ class Walk:
                     self._judge(job, [absent], again[0] if again else None)
             job.absent.clear()
 
-    async def _look_back(self) -> None:
-        """A row that begins before the window may stand for the first fires in it: go further back."""
+    async def _read_further_back(self) -> None:
+        """A row that begins before the window may cover the first fires in it, so read rows from before the window."""
         edge, rows = self.report.since, 0
         while self._heads and edge > EARLIEST:
             page, edge = await page_before(self.store, edge)

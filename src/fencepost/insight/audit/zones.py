@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def tzdata_version() -> str:
-    """As zoneinfo looks for them: the system's, else those of the package."""
+    """In zoneinfo's search order: the system's files, else those of the package."""
     for folder in map(Path, zoneinfo.TZPATH):
         if (folder / "UTC").exists():
             return f"{_version_in(folder)} (system)"

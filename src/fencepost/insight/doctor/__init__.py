@@ -1,6 +1,6 @@
 """What is right, doubtful and wrong with a set-up: the settings, the store, the clocks, the cluster, the jobs.
 
-It only looks. Nothing is written to the store, nobody joins, and a store that is not there is not made.
+The doctor only reads: it writes nothing to the store, does not join the cluster, and does not create a missing store.
 """
 
 from fencepost.insight.doctor.diagnosis import Diagnosis, diagnose

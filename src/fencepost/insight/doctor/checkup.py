@@ -1,4 +1,4 @@
-"""The examination of a service at work: what `diagnose` looks at, on the read side, and nothing is opened anew."""
+"""The examination of a running service: the checks of `diagnose`, made on the read side with the store already open."""
 
 from __future__ import annotations
 

@@ -40,11 +40,11 @@ async def _trip(store: Store, clock: Clock) -> Trip:
 
 def distance(made: Sequence[Trip]) -> Iterator[Finding]:
     typical = median(trip.seconds for trip in made)
-    told = f"it answers in {typical * 1000:.1f} ms, the median of {len(made)}"
+    answers = f"it answers in {typical * 1000:.1f} ms, the median of {len(made)}"
     if typical <= SLOW:
-        yield ok(told)
+        yield ok(answers)
     else:
-        what = f"{told}: due fires start later than the promised {SLOW * 1000:.0f} ms"
+        what = f"{answers}: due fires start later than the promised {SLOW * 1000:.0f} ms"
         yield warning(what, "bring the store nearer, or find out what keeps it busy")
 
 
@@ -53,15 +53,17 @@ def clocks(made: Sequence[Trip]) -> Iterator[Finding]:
     doubt = timedelta(seconds=shortest.seconds / 2)
     apart = max(abs(shortest.ahead) - doubt, timedelta(0))
     if apart <= NOTICEABLE:
-        yield ok(f"this host's clock agrees with the store's to within {_told(abs(shortest.ahead) + doubt)}")
+        yield ok(
+            f"this host's clock agrees with the store's to within {_length(abs(shortest.ahead) + doubt)}"
+        )
         return
     way = "behind" if shortest.ahead > timedelta(0) else "ahead of"
     yield warning(
-        f"this host's clock is {_told(apart)} {way} the store's: what is due and what has expired is judged by the "
+        f"this host's clock is {_length(apart)} {way} the store's: what is due and what has expired is judged by the "
         "store's alone, but the times in this host's logs, and those your jobs read for themselves, are off",
         "set the clock by NTP, on both if you do not know which one is right",
     )
 
 
-def _told(time: timedelta) -> str:
+def _length(time: timedelta) -> str:
     return length(max(time, timedelta(milliseconds=1)))

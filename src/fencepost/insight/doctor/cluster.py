@@ -1,4 +1,4 @@
-"""Who takes part: is anybody there, does somebody lead, are they of one kind?"""
+"""The replicas: is any of them up, is one the leader, do all run the same version?"""
 
 from __future__ import annotations
 
@@ -59,9 +59,10 @@ def _versions(live: Sequence[Shape]) -> Iterator[Finding]:
     for replica in live:
         versions[replica["version"] or "unknown"].append(replica["replica"])
     if len(versions) > 1:
-        told = "; ".join(
+        listed = "; ".join(
             f"{version}: {', '.join(sorted(ids)[:5])}" for version, ids in sorted(versions.items())
         )
         yield warning(
-            f"replicas of different versions ({told})", "right during a deploy; after it restart the old ones"
+            f"replicas of different versions ({listed})",
+            "right during a deploy; after it restart the old ones",
         )

@@ -14,7 +14,7 @@ from fencepost.settings import Settings, sources, variable_hint
 
 
 def configuration(scheduler: Subject, directory: Path) -> Iterator[Finding]:
-    """`directory`: where the settings' file is looked for. Values are not shown: some of them are secrets."""
+    """`directory`: where the settings file is searched for. Values are not shown: some of them are secrets."""
     found = sources(directory=directory)
     yield ok(f"settings file: {found.file}" if found.file else "settings file: none")
     yield ok(f"variables: {', '.join(found.variables) or 'none'}")
@@ -30,7 +30,7 @@ def configuration(scheduler: Subject, directory: Path) -> Iterator[Finding]:
 
 
 def _given_otherwise(settings: Settings, directory: Path, variables: Iterable[str]) -> Iterator[Finding]:
-    """What code or the command line say wins: then a file or a variable that says something else does nothing."""
+    """Code and the command line take precedence: a file or a variable with another value then has no effect."""
     try:
         elsewhere = Settings.load(directory=directory, env={name: os.environ[name] for name in variables})
     except ConfigurationError as error:

@@ -1,4 +1,4 @@
-"""The examination: one section after the other, as far as one gets."""
+"""The examination: one section after the other, up to the first error of the store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Diagnosis:
     sections: dict[str, list[Finding]] = field(default_factory=dict)
     """In the order of the examination."""
     ended_by: FencepostError | None = None
-    """What kept us from looking into the store."""
+    """The error that kept the doctor from reading the store."""
 
     def add(self, section: str, findings: Iterable[Finding]) -> None:
         self.sections.setdefault(section, []).extend(findings)
@@ -59,12 +59,12 @@ async def diagnose(scheduler: Subject, target: str | None, clock: Clock) -> Diag
     if target is not None:
         found.add("target", declared(target, scheduler))
     try:
-        look = await look_at(scheduler)
-        found.add("store", look.findings)
-        if look.nothing is not None:
-            _say_nothing_is_there(look.nothing, target, found)
-        elif look.may_open:
-            await _look_into(scheduler, target, clock, found)
+        before = await look_at(scheduler)
+        found.add("store", before.findings)
+        if before.nothing is not None:
+            _say_nothing_is_there(before.nothing, target, found)
+        elif before.may_open:
+            await _examine_store(scheduler, target, clock, found)
     except FencepostError as error:
         found.add("store", [problem(str(error), _remedy(error))])
         found.ended_by = error
@@ -72,7 +72,7 @@ async def diagnose(scheduler: Subject, target: str | None, clock: Clock) -> Diag
 
 
 def _say_nothing_is_there(nothing: NothingStored, target: str | None, found: Diagnosis) -> None:
-    """Code that has never run is no mistake. Without code there is nothing else to look at: the name must be wrong."""
+    """With a target this is a warning: its code may never have run. Without one the store's name must be wrong."""
     if target is not None:
         remedy = (
             f"start it: `{how_to_start(target)}`; if it has been started, correct the URL or the namespace"
@@ -83,19 +83,19 @@ def _say_nothing_is_there(nothing: NothingStored, target: str | None, found: Dia
         found.ended_by = nothing
 
 
-async def _look_into(scheduler: Subject, target: str | None, clock: Clock, found: Diagnosis) -> None:
+async def _examine_store(scheduler: Subject, target: str | None, clock: Clock, found: Diagnosis) -> None:
     store = scheduler.store
     try:
         await store.open()
         made = await trips(store, clock)
         found.add("store", distance(made))
         found.add("clocks", clocks(made))
-        await _look_at_work(store, scheduler, target, found)
+        await _examine_work(store, scheduler, target, found)
     finally:
         await store.close()
 
 
-async def _look_at_work(store: Store, scheduler: Subject, target: str | None, found: Diagnosis) -> None:
+async def _examine_work(store: Store, scheduler: Subject, target: str | None, found: Diagnosis) -> None:
     records = await store.jobs()
     status, now = await look_at_all(store, scheduler.store_name)
     found.add("zones", zones(records))
@@ -110,7 +110,7 @@ async def _look_at_work(store: Store, scheduler: Subject, target: str | None, fo
 
 
 def _directory(target: str | None) -> Path:
-    """Where the settings' file is: beside the jobs if they are in a file, too."""
+    """The folder of the settings file: that of the job file, if the target is one."""
     return Path(target).parent if target is not None and target.endswith(".toml") else Path()
 
 

@@ -1,4 +1,4 @@
-"""What a check finds: one line, and the remedy if something is to be done."""
+"""The result of a check: one line, and the remedy if the user has to do something."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _paused(shapes: Sequence[Shape]) -> Iterator[Finding]:
 def _overdue(
     due: Sequence[FireRecord], expected: Mapping[str, JobRecord], now: datetime
 ) -> Iterator[Finding]:
-    """Those that the audit calls overdue."""
+    """Fires that the audit reports as overdue."""
     fires = defaultdict(list)
     for fire in due:
         record = expected.get(fire.job_id)
@@ -93,8 +93,8 @@ def _overdue(
             fires[fire.job_id].append(fire)
     for id, late in sorted(fires.items()):
         number, oldest = sum(fire.count for fire in late), min(fire.due_at for fire in late)
-        told = "1 fire" if number == 1 else f"{number} fires"
-        yield problem(f"{id}: {told} due since {when(oldest)}, and decided by no replica", DECIDE)
+        counted = "1 fire" if number == 1 else f"{number} fires"
+        yield problem(f"{id}: {counted} due since {when(oldest)}, and decided by no replica", DECIDE)
 
 
 def _behind(expected: Mapping[str, JobRecord], now: datetime) -> Iterator[Finding]:

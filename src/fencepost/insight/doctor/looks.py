@@ -1,4 +1,4 @@
-"""A look at a store before it is opened (`store/preflight.py`)."""
+"""The preflight check of a store: what can be found out before it is opened (`store/preflight.py`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["START", "look_at"]
 
 
 async def look_at(scheduler: Subject) -> Preflight:
-    """Raises what opening would, if the store cannot be reached or used."""
+    """Raises the error that opening would raise if the store cannot be reached or used."""
     if not scheduler.store.shared:
         return not_shared()
     must_exist(scheduler.store, scheduler.store_name)

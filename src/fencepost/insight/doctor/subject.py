@@ -1,4 +1,4 @@
-"""Who is examined: a scheduler that takes no part, as far as the doctor knows it."""
+"""The scheduler that is examined, as far as the doctor knows it. It does not join the cluster."""
 
 from __future__ import annotations
 

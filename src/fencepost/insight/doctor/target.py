@@ -1,4 +1,4 @@
-"""The code beside the store: what a replica that starts with it would change."""
+"""The code compared with the store: what a replica that starts with this code would change."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def declared(target: str, scheduler: Subject) -> Iterator[Finding]:
 def compared(
     target: str, scheduler: Subject, records: Sequence[JobRecord], live: Sequence[ReplicaRecord]
 ) -> Iterator[Finding]:
-    """`live`: the replicas that are up. The store's own rule says what would become of a definition."""
+    """`live`: the replicas that are up. The store's own rule decides what would happen to each definition."""
     stored, revision = {record.id: record for record in records}, scheduler.settings.revision
 
     def knowing(task: str) -> list[str]:

@@ -8,7 +8,7 @@ from fencepost.insight.doctor.finding import Finding, problem, the_first, warnin
 from fencepost.store.unreadable import Unreadable
 
 WRITTEN_ANEW = ("replica", "lease", "target")
-"""Kinds of rows that the replicas themselves put right."""
+"""Kinds of rows that the replicas rewrite by themselves."""
 
 
 def unreadable(rows: Sequence[Unreadable]) -> Iterator[Finding]:

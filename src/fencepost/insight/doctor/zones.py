@@ -10,7 +10,7 @@ from fencepost.model import JobRecord
 
 
 def zones(records: Sequence[JobRecord]) -> Iterator[Finding]:
-    """Jobs whose zone is not known here are told of as unreadable."""
+    """Jobs whose zone is not known here are reported as unreadable."""
     yield ok(f"tzdata {tzdata_version()}")
     triggers = [record.job.trigger for record in records if record.job.trigger is not None]
     names = sorted({trigger.local_zone for trigger in triggers if trigger.local_zone})

@@ -1,4 +1,5 @@
-"""How many fires had which fate, by bucket: read one by one, where the store cannot count, or not all may be seen."""
+"""How many fires ended in which state, by bucket: read one by one, for stores that cannot count, and for callers that
+may not see all jobs."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_LANES = 100
 MOST_UNDECIDED = 500
 MOST_FAILURES = 2_000
-"""Fires that did not succeed, of all jobs, that are looked through for lanes with more fires than buckets."""
+"""Fires that did not succeed, of all jobs, that are read for lanes with more fires than buckets."""
 
 UNSUCCESSFUL = (State.LOST, State.FAILED, State.MISSED, State.SKIPPED, State.CANCELLED)
 LOUDEST = (*UNSUCCESSFUL, State.RUNNING, State.WAITING, State.QUEUED, State.PENDING, State.SUCCEEDED)

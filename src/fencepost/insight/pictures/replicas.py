@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fencepost.insight.reader import Reader
 
 MOST_ROWS = 1_000
-"""Fires looked at for one answer."""
+"""Fires read for one answer."""
 MOST_RUNS = 240
 """Runs drawn in one lane: of more, those that end in the same bucket are joined."""
 RAN = (State.SUCCEEDED, State.FAILED, State.LOST, State.CANCELLED, State.RUNNING, State.WAITING)
@@ -48,7 +48,7 @@ class ReplicaLane:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Who led."""
+    """One term of a leader."""
 
     number: int
     replica: str

@@ -22,13 +22,13 @@ MOST_BUCKETS = 1_000
 MOST_KEPT = 50_000
 """Fires of all samples that are kept."""
 KEPT_FOR = timedelta(minutes=5)
-"""After that a sample is read anew: fires may have been added to the past, or forgotten."""
+"""A sample older than this is read again: past fires may have been added, or forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     fires: tuple[FireRecord, ...]
-    """The newest is first; without what is wide."""
+    """Newest first; without the wide columns."""
     dense_before: datetime | None
     """Buckets before this may have more fires. None: these are all."""
     since: datetime
@@ -48,7 +48,7 @@ class Sample:
 
     @property
     def settled_until(self) -> datetime:
-        """What was due before can only be forgotten. The newest row may still grow."""
+        """Fires due before this can only be forgotten. The newest row may still grow."""
         if not self.fires:
             return self.since
         return self.fires[0].due_at

@@ -1,4 +1,4 @@
-"""How many fires had which fate, by bucket: the data of a bar chart, or of a table."""
+"""How many fires ended in which state, by bucket: the data of a bar chart, or of a table."""
 
 from __future__ import annotations
 

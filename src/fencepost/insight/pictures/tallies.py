@@ -1,7 +1,7 @@
-"""How many fires had which fate, kept from one reading to the next: what lies back is counted once.
+"""How many fires ended in which state, kept from one reading to the next: the past is counted once.
 
 A unit (a minute, an hour) whose fires are all final hardly changes: it may be forgotten, or, seldom, filled in later.
-It is believed for a tenth of its age. Counting for one answer has a budget; what does not fit into it is counted
+Its count is reused for a tenth of its age. Counting for one answer has a budget; what does not fit into it is counted
 for the next one, and the answer says from when on it is whole.
 """
 

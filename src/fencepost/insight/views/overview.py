@@ -20,11 +20,11 @@ async def overview(store: Store, name: str) -> tuple[Shape, datetime]:
 
 FINAL = tuple(state for state in State if state.final)
 RECENT = 1000
-"""Fires that ended and are read, so that those that cannot be are told of."""
+"""Finished fires that are read, so that unreadable ones among them are reported."""
 
 
 async def look_at_all(store: Store, name: str) -> tuple[Shape, datetime]:
-    """An overview, for which also what is rarely read has been read, so that it shows what cannot be."""
+    """An overview. Also reads rows that are rarely needed, so that unreadable ones among them are shown."""
     await store.history_since(EARLIEST)
     await store.find_fires(FireQuery(states=FINAL, limit=RECENT))
     return await overview(store, name)

@@ -11,7 +11,7 @@ from fencepost.insight.views.shapes import Shape
 from fencepost.model.triggers import LeftOut, Trigger, iso
 
 MOST_LEFT_OUT = 10_000
-"""Moments left out that are looked at in all."""
+"""The most left-out moments that are read for one preview."""
 
 
 @dataclass(frozen=True)

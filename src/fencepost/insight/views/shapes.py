@@ -131,7 +131,7 @@ def pause_shape(gap: Gap | None) -> Shape | None:
 
 
 def origin_shape(origin: Origin | None) -> Shape | None:
-    """Where a definition comes from, and in words (`told`); null: not known."""
+    """Where a definition comes from, with a text for people (`told`); null: not known."""
     if origin is None:
         return None
     parts = {name: getattr(origin, name) or None for name in ("module", "distribution", "file", "command")}

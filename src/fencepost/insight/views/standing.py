@@ -1,4 +1,4 @@
-"""How a job stands, in words."""
+"""The state of a job, in words."""
 
 from __future__ import annotations
 

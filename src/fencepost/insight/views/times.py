@@ -45,8 +45,8 @@ def _moment(text: str, option: str) -> datetime:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a WHEN means: each instant it may stand for, and how far a fire may lie behind it: whoever writes
-    03:00 also means 03:00:17."""
+    """What a WHEN means: each instant it may stand for, and how much later a fire may be due and still match:
+    03:00 also matches 03:00:17."""
 
     instants: tuple[datetime, ...]
     width: timedelta

@@ -1,4 +1,4 @@
-"""Tracebacks for people: frames of our own are folded, what the user wrote stays."""
+"""Tracebacks for people: frames of Fencepost are folded, frames of user code stay."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def _is_ours(path: str) -> bool:
 
 
 def told_once(output: str, error: str | None) -> str:
-    """What a run has said, with tracebacks folded; of the one that ended it only the last line, since it is shown
-    elsewhere."""
+    """The output of a run, with tracebacks folded. The traceback that ended it is cut to its last line, since it is
+    shown elsewhere."""
     ending = (error or "").strip().rpartition("\n")[2]
     return "\n".join(
         ending if ending and block.rstrip().endswith(f"\n{ending}") else folded(block)
