@@ -126,7 +126,7 @@ def test_all_bytes_of_a_part_are_there_but_it_was_not_put_in_place(server, path)
         (Resource(BODY, '"1"', claimed_length=len(BODY) + 10), {}, "no such rest"),
         (Resource(BODY, '"1"'), {"sha256": "0" * 64}, "sha256 is another"),
         (Resource(BODY, '"1"'), {"most_bytes": 1000}, "more than"),
-        (Resource(BODY, with_length=False), {}, "cannot be told from a cut"),
+        (Resource(BODY, with_length=False), {}, "cannot be distinguished from a cut"),
         (Resource(BODY, status=404), {}, "404"),
         (Resource(BODY, '"1"', cuts=[5, 5, 5, 5]), {}, "RemoteProtocolError"),
     ],

@@ -670,7 +670,8 @@ def test_the_simulator_leaves_the_log_as_it_was():
 
 
 async def test_what_a_leaver_claimed_before_a_restart_is_not_given_back_although_others_claim_again():
-    """It was, once another replica had claimed after the restart: a run whose settle was lost with the restart ran again."""
+    """It was, once another replica had claimed after the restart: a run whose settle was lost with the restart ran
+    again."""
     store = MemoryStore()
     for replica in ("a", "b"):
         await store.heartbeat(Beat(replica, 1, 30, 10, joining=True, targets=("body",)))

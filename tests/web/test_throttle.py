@@ -198,7 +198,8 @@ def test_clients_in_a_loop_are_slowed_down_and_not_refused(
     with service(sample()) as client:
         begun = time.monotonic()
         with in_a_loop(str(client.base_url), path, 5) as statuses:
-            eventually(lambda: time.monotonic() > begun + 2)
+            # At least as long as it takes on a busy machine to be answered a few times.
+            eventually(lambda: time.monotonic() > begun + 2 and len(statuses) > 10, 60)
         most = (time.monotonic() - begun + SAVED) * 0.01 / HTTP
         assert 10 < len(statuses) <= most + 5, "answers are not as far apart as their cost demands"
         assert set(statuses) == {200}

@@ -122,6 +122,7 @@ def test_a_stream_holds_no_thread() -> None:
 @pytest.fixture(autouse=True)
 def _no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     made: list[WsgiApp] = []
+    before = set(threading.enumerate())
     original = WsgiApp.__init__
 
     def remembered(self: WsgiApp, *args: Any, **options: Any) -> None:
@@ -132,7 +133,7 @@ def _no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for app in made:
         app.close()
-    assert "fencepost-web" not in {thread.name for thread in threading.enumerate()}
+    assert "fencepost-web" not in {thread.name for thread in set(threading.enumerate()) - before}
 
 
 def called(app: Any, path: str, **environ: Any) -> tuple[int, str]:

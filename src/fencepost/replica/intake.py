@@ -17,7 +17,7 @@ log = logging.getLogger("fencepost")
 
 BATCH = 200
 NOT_USED = 5.0
-"""Seconds between two looks for an inbox that does not exist, however many hints there are."""
+"""Least seconds between two checks for an inbox that does not exist, however many notifications there are."""
 GIVE_UP = 3600.0
 """Seconds for which a job that does not exist is waited for: a new release may declare it."""
 
@@ -32,7 +32,7 @@ class Intake(Service):
         try:
             await super().run()
         finally:
-            self._inbox.close()
+            self._inbox.end()
 
     async def step(self) -> float | None:
         replica, inbox = self.replica, self._inbox

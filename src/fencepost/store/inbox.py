@@ -72,12 +72,17 @@ class Inbox(ABC):
     def remove(self, numbers: Sequence[int]) -> None: ...
 
     @abstractmethod
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Until it is used again."""
+
+    def end(self) -> None:
+        """For good, perhaps while another thread uses it."""
+        self.close()
 
 
 def inbox_of(store: Store) -> Inbox | None:
     """None: this store is in no database that a caller could have a transaction in."""
-    sqlite = sys.modules.get("fencepost.store.sqlite.store")  # whoever has such a store has imported it
+    sqlite = sys.modules.get("fencepost.store.sqlite.store")  # a caller with such a store has imported it
     if sqlite is not None and isinstance(store, sqlite.SqliteStore):
         from fencepost.store.sqlite.inbox import SqliteInbox
 

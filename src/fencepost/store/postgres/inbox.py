@@ -40,13 +40,14 @@ IS_HERE = (
 class PostgresInbox(Inbox):
     kind = "postgresql"
     look_every = 2.0  # beside hints, which come with the commit
-    look_for_table_every = 15.0  # takes a connection
+    look_for_table_every = 60.0  # takes a connection, and the first commit gives a hint
 
     def __init__(self, url: str, names: Names) -> None:
         self._url = url
         self._names = names
         self.name = redacted(url)
         self._db: Connection | None = None
+        self._ended = False
         self._database: str | None = None
 
     def prepare(self) -> None:
@@ -79,6 +80,10 @@ class PostgresInbox(Inbox):
         with self._connected() as db:
             db.do("delete from {schema}.inbox where number = any(%s)", Bigints(numbers))
 
+    def end(self) -> None:
+        self._ended = True  # a thread that is connecting right now closes what it gets
+        self.close()
+
     def close(self) -> None:
         db, self._db = self._db, None
         if db is not None:
@@ -99,3 +104,6 @@ class PostgresInbox(Inbox):
         except StoreUnavailable:
             self.close()
             raise
+        finally:
+            if self._ended:
+                self.close()
