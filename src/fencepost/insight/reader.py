@@ -59,7 +59,7 @@ class Owner(Protocol):
         """Run it on the control loop and await it here."""
 
     async def do_look(self, look: Callable[[Store], Awaitable[T]]) -> T:
-        """On the control loop, with the store open."""
+        """Run `look` on the control loop, with the store open."""
 
 
 class Reader:
@@ -93,7 +93,7 @@ class Reader:
 
     def ask_blocking(self, work: Callable[[Store], Awaitable[T]]) -> T:
         thread = self._prepared()
-        assert thread is not None, "a blocking caller is on another thread"
+        assert thread is not None, "whoever blocks is on another thread"
         return thread.submit(self._with_store(work)).result()
 
     async def shared(self, what: Hashable, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:

@@ -36,7 +36,7 @@ class Background:
         self._companion: Companion | None = None
         self._wanted = False
         self._is_master = False
-        """Whether this process takes no part itself, and its workers do."""
+        """Whether only the workers of this process take part, not the process itself."""
         self._forked = False
         """Whether this process is a fork that has yet to start what its parent had started."""
 
@@ -77,7 +77,7 @@ class Background:
             prefork.before_run(worker, self.start_if_forked)
 
     def _start_after_fork(self) -> None:
-        if not self._forked:  # another thread was faster
+        if not self._forked:  # another thread starts it
             return
         self._forked = False  # before the start, which is itself a use
         try:
@@ -121,7 +121,7 @@ _started: weakref.WeakSet[Background] = weakref.WeakSet()
 
 @before_exit
 def _at_exit() -> None:
-    """Also where nobody stops the scheduler: runs end within the drain limit, leadership is handed over."""
+    """Stops schedulers that the host has not stopped: runs end within the drain limit, leadership is handed over."""
     for background in list(_started):
         try:
             background.stop()

@@ -69,7 +69,7 @@ class Companion:
         return process
 
     def _keep(self) -> None:
-        """Start another when it was killed."""
+        """Start another companion when this one was killed."""
         while True:
             code = self._process.wait()
             if self._stopping.wait(AGAIN_AFTER):
@@ -81,7 +81,7 @@ class Companion:
 
 
 def _application() -> str:
-    """How gunicorn was told to find it: `app:app`."""
+    """The application as it was named to gunicorn: `app:app`."""
     if is_companion():
         raise ConfigurationError(
             "this application calls gevent's or eventlet's monkey patching itself: leave that to the server, or start "

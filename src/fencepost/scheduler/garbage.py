@@ -38,7 +38,7 @@ class ShortCollections:
 
 @contextmanager
 def short_collections(clock: Clock | None = None) -> Iterator[None]:
-    """What is there now has come to stay, too."""
+    """Also freezes the objects that exist now: most of them stay for good."""
     gc.freeze()
     watching = ShortCollections(clock or SystemClock())
     gc.callbacks.append(watching)

@@ -38,7 +38,7 @@ class Handle:
         return _result_of(await self.wait(timeout))
 
     async def record(self) -> FireRecord:
-        """How it stands."""
+        """The fire as it is now."""
         return await self._scheduler.ask(self.do_record())
 
     async def do_wait(self, timeout: float | None) -> FireRecord:
@@ -165,8 +165,8 @@ class SyncScheduler:
         *,
         planned: bool = False,
     ) -> tuple[FireRecord, ...]:
-        look = self._scheduler.fires_look(job, state, since, until, limit, planned)
-        return self._scheduler.reader.ask_blocking(look)
+        read = self._scheduler.fires_look(job, state, since, until, limit, planned)
+        return self._scheduler.reader.ask_blocking(read)
 
     def why(self, job: Callable[..., Any] | str, at: datetime | str | None = None) -> Answer:
         return self._scheduler.reader.ask_blocking(self._scheduler.why_look(job, at))

@@ -254,7 +254,7 @@ class Scheduler:
 
     @property
     def replica(self) -> Replica | None:
-        """This process's part, while it is started. It belongs to the control loop: elsewhere only look at it."""
+        """This process's replica, while started. It belongs to the control loop: other threads may only read it."""
         return self._replica
 
     @property
@@ -498,7 +498,7 @@ class Scheduler:
     async def cancel(self, key: str) -> FireRecord:
         return await self.ask(self.do_cancel(key))
 
-    # --- looking --------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------------
 
     async def find_jobs(self) -> tuple[JobView, ...]:
         """All jobs of the store, by id: those of this code, of others, and those added at run time."""
@@ -547,7 +547,7 @@ class Scheduler:
         by: str = "",
         repeats: Mapping[str, Json] | None = None,
     ) -> NewFire:
-        """What is asked for, checked."""
+        """The checked request."""
         if if_active not in ("queue", "refuse"):
             raise ConfigurationError(f'if_active={if_active!r} is not known; use "queue" or "refuse"')
         job_id = self._id_of(what)
@@ -624,7 +624,7 @@ class Scheduler:
         return fire
 
     async def do_look(self, look: Callable[[Store], Awaitable[T]]) -> T:
-        """Whatever else is to be asked of the store."""
+        """Run `look` with the open store, on the control loop. For requests that have no method of their own."""
         return await look(await self._ready_store())
 
     def fires_look(
@@ -685,13 +685,13 @@ class Scheduler:
         return self._replica
 
     def watch_store(self, watch: Callable[[Store], None]) -> None:
-        """Show this the store, now or whenever one is made."""
+        """Call `watch` with the store, now if there is one, and whenever one is made."""
         self._store_watchers.append(watch)
         if self._store is not None:
             watch(self._store)
 
     def show_store(self, store: Store) -> None:
-        """To those who watch."""
+        """Call the functions given to `watch_store` with this store."""
         for watch in self._store_watchers:
             watch(store)
 
@@ -737,7 +737,7 @@ class Scheduler:
         self.forget_replica()
 
     def control_thread(self) -> ControlThread:
-        """Started by the first who needs it."""
+        """The control thread, started on first use."""
         self.start_if_forked()
         with self._lock:
             if self._control is None:

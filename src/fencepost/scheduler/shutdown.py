@@ -117,7 +117,7 @@ class Shutdown:
         self._end_streams()
 
     def forget_parent(self) -> None:
-        """In a forked child the loop is a copy that no thread runs."""
+        """In a forked child: the loop is a copy that no thread runs."""
         self._loop, self._streams = None, set()
 
     def warnings(self) -> list[str]:
@@ -152,7 +152,7 @@ class Shutdown:
         self._close()
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
-        """Runs between two steps of whatever the main thread does: it only marks, and rings."""
+        """Interrupts the main thread between two steps, so it only sets a mark and wakes the loop."""
         loop = self._loop
         first, self.draining = not self.draining, True
         for follower in self._followers:

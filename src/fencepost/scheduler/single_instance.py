@@ -3,9 +3,9 @@
     scheduler = Scheduler(single_instance=True)
     scheduler = Scheduler(single_instance=SingleInstance(workers="APP_WORKERS", strict=True))
 
-All jobs run on the leader alone. Whoever loses the election serves without scheduling, and takes over when the leader
-is gone. For applications that must not be started with several workers at all there is a gate in front: a declared
-number of workers other than 1 aborts the start.
+All jobs run on the leader alone. A process that loses the election serves without scheduling, and takes over when the
+leader is gone. For applications that must not be started with several workers at all there is a check before the start:
+a declared number of workers other than 1 aborts it.
 """
 
 from __future__ import annotations

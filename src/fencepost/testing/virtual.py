@@ -34,7 +34,7 @@ Job = Callable[..., Any] | str
 """A job: its function, or its id."""
 
 # Nothing fails here, so heartbeats can be rare: they would be most of what happens in a year. And nothing is
-# forgotten, so that all of it can be looked at afterwards.
+# forgotten, so that a test can read all of it afterwards.
 PATIENT: dict[str, Any] = {
     "heartbeat": timedelta(hours=12),
     "leader_ttl": timedelta(days=1),
@@ -138,7 +138,7 @@ class VirtualTime:
         return [fire for fire in reversed(found) if fire.due_at <= self.now]
 
     def ran(self, job: Job) -> list[FireRecord]:
-        """Those that ran to their end, well or not."""
+        """The fires that ran to their end, whether they succeeded or failed."""
         return [fire for fire in self.fires(job) if fire.state in (State.SUCCEEDED, State.FAILED)]
 
     def assert_ran(
@@ -170,9 +170,9 @@ class VirtualTime:
 
     def _otherwise(self, job: Job, what: str) -> AssertionError:
         rows = self.fires(job)
-        told = [f"    {_shown(fire.due_at)} {fire.state}{_because(fire)}" for fire in rows[-SHOWN:]]
+        lines = [f"    {_shown(fire.due_at)} {fire.state}{_because(fire)}" for fire in rows[-SHOWN:]]
         head = f"the last {SHOWN} of {len(rows)} rows" if len(rows) > SHOWN else "the ledger"
-        ledger = "\n".join([f"{head}:", *told]) if rows else "nothing was due"
+        ledger = "\n".join([f"{head}:", *lines]) if rows else "nothing was due"
         return AssertionError(f"{self._id(job)} {what}; it is {_shown(self.now)}; {ledger}")
 
     async def _start(self) -> None:

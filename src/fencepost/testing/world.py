@@ -34,7 +34,7 @@ class World:
         return self.start + timedelta(seconds=round(self.now + offset, 6))
 
     def at(self, when: float, callback: Callable[[], None]) -> None:
-        """Let something happen that no process can be paused or killed to prevent."""
+        """Schedule a callback of the world itself: it runs even if processes are paused or killed."""
         self._push(when, None, callback)
 
     def run_until(self, when: float) -> None:
@@ -68,7 +68,7 @@ class World:
 
 @contextmanager
 def no_event_loop() -> Iterator[None]:
-    """Inside of this no event loop runs, as far as anybody can tell who is called."""
+    """Code called inside of this finds no running event loop."""
     before = events._get_running_loop()
     events._set_running_loop(None)
     try:
@@ -89,7 +89,7 @@ class Process(_EventLoop):  # type: ignore[misc]
         self.killed = False
         self.paused_until = 0.0
         self._held: list[asyncio.Handle] = []
-        """What comes up while it is paused, in the order of coming."""
+        """Callbacks that became due while it is paused, in that order."""
         self.errors: list[dict[str, Any]] = []
 
     def __repr__(self) -> str:

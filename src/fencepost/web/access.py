@@ -1,10 +1,10 @@
 """Who may do what: roles, callers, and the file of tokens that names them.
 
-    read       looks
+    read       sees jobs and fires
     operate    also triggers, retries, cancels, pauses and resumes
     admin      also defines and removes jobs
 
-A token is random and long, so one round of SHA-256 is enough to keep it from whoever reads the file
+A token is random and long, so one round of SHA-256 is enough to keep it secret from readers of the file
 (`docs/decisions/0034-tokens-and-roles.md`). Nothing here needs a web framework: `fencepost token` writes such a file.
 """
 
@@ -27,7 +27,7 @@ from fencepost.settings import did_you_mean
 
 Role = Literal["read", "operate", "admin"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
-"""Each may do what those before it may."""
+"""Each role includes those before it."""
 
 PREFIX: Final = "fencepost_"
 """Of new tokens, so that a search for leaked secrets finds them."""
@@ -40,7 +40,7 @@ MOST_PATTERNS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, however that was found out: by a token, by the host application, or by being on this machine."""
+    """Who sent a request: known by a token, from the host application, or because it came from this machine."""
 
     role: Role
     name: str = "api"

@@ -1,7 +1,7 @@
-"""What callers did, and what was refused to them, in the log.
+"""The log of what callers did, and of requests that were refused.
 
-Anybody can cause a refusal, so each kind is logged at most once a minute, with how many more there were. An action is
-always logged.
+Any client can cause a refusal, so each kind is logged at most once a minute, with how many more there were. An action
+is always logged.
 """
 
 from __future__ import annotations

@@ -37,27 +37,27 @@ from fencepost.web.problems import Problem
 from fencepost.web.sse import EventStream
 from fencepost.web.visible import seen
 
-# --- looking ------------------------------------------------------------------------------------------
+# --- reading ------------------------------------------------------------------------------------------
 
 
 async def status(call: Call) -> Prepared:
     """Who leads, who takes part, how each job stands; while the store does not answer, as it was read last."""
     reader = call.web.scheduler.reader
 
-    async def look(_: Store) -> Prepared:
-        return await told(await reader.everything())
+    async def read(_: Store) -> Prepared:
+        return await answer(await reader.everything())
 
-    async def told(whole: Reading, age_seconds: float | None = None) -> Prepared:
+    async def answer(whole: Reading, age_seconds: float | None = None) -> Prepared:
         reading = seen(whole, call.caller)
         head = {**reading.head(call.web.scheduler.store_name), **reading_age(reading, age_seconds)}
         return await prepared(head, "jobs", reading.entries)
 
     try:
-        return await call.web.desk.share(("status", call.caller.jobs), look)
+        return await call.web.desk.share(("status", call.caller.jobs), read)
     except StoreUnavailable:
         if reader.last is None:
             raise
-        return await told(reader.last, reader.last_age_seconds)
+        return await answer(reader.last, reader.last_age_seconds)
 
 
 async def jobs(call: Call) -> Prepared:
@@ -65,7 +65,7 @@ async def jobs(call: Call) -> Prepared:
     asked: models.JobsAsked = call.query
     reader = call.web.scheduler.reader
 
-    async def look(store: Store) -> Prepared:
+    async def read(store: Store) -> Prepared:
         page = JobPage(asked.limit, asked.cursor or "", asked.q or "")
         some, next = await page_of_jobs(reader, store, page, wanted if chosen else None)
         return await prepared({"next": next}, "items", some)
@@ -75,20 +75,20 @@ async def jobs(call: Call) -> Prepared:
         return fits and call.caller.sees(entry.id)
 
     chosen = bool(asked.state or call.caller.jobs)
-    return await call.web.desk.share(("jobs", call.caller.jobs, asked.model_dump_json()), look)
+    return await call.web.desk.share(("jobs", call.caller.jobs, asked.model_dump_json()), read)
 
 
 async def job(call: Call) -> Shape:
     """One job: its definition, how it stands, its history."""
     id, reader = call.path["id"], call.web.scheduler.reader
 
-    async def look(store: Store) -> Shape:
+    async def read(store: Store) -> Shape:
         record = await _job(store, id)
         [entry] = await reader.board.entries(store, await reader.cluster(), [record])
         history = [event_shape(event) for event in await store.history(id)]
         return {**definition_shape(record), **entry.shape, "history": history}
 
-    return await call.web.desk.look(look)
+    return await call.web.desk.look(read)
 
 
 async def fires(call: Call) -> Shape:
@@ -100,7 +100,7 @@ async def fires(call: Call) -> Shape:
     def wanted(fire: FireRecord) -> bool:
         return call.caller.sees(fire.job_id)
 
-    async def look(store: Store) -> Shape:
+    async def read(store: Store) -> Shape:
         now = (await store.roster()).now
         until, skip = from_cursor(asked.cursor) if asked.cursor else (_until(asked, now), 0)
         query = FireQuery(
@@ -113,7 +113,7 @@ async def fires(call: Call) -> Shape:
         rows, next = await page_of_fires(store, query, skip, wanted if call.caller.jobs else None)
         return {"items": [fire_shape(fire) for fire in rows], "next": cursor_of(next)}
 
-    return await call.web.desk.look(look)
+    return await call.web.desk.look(read)
 
 
 async def fire(call: Call) -> Shape:
@@ -215,7 +215,7 @@ async def retry(call: Call) -> Shape:
         before = await _fire(store, key)
         await _job(store, before.job_id)
         asked = {"again": call.body.again, "idempotency_key": name, "by": call.caller.name}
-        return await _told(call.web.scheduler.do_retry(key, **asked))
+        return await _fire_added(call.web.scheduler.do_retry(key, **asked))
 
     return await call.web.desk.act(act)
 
@@ -325,10 +325,10 @@ def _idempotency_key(call: Call) -> str | None:
 
 
 async def _added(call: Call, job_id: str, **request: Any) -> Shape:
-    return await _told(call.web.scheduler.do_trigger(job_id, **request))
+    return await _fire_added(call.web.scheduler.do_trigger(job_id, **request))
 
 
-async def _told(asking: Awaitable[Handle]) -> Shape:
+async def _fire_added(asking: Awaitable[Handle]) -> Shape:
     try:
         handle = await asking
     except Conflict:

@@ -125,8 +125,8 @@ class WebApp:
             await self.scheduler.stop()
 
     def _heard(self, event: Event) -> None:
-        """Read now and then from the start on: a process that nobody has asked yet answers, too, when the store is
-        down."""
+        """Read regularly from the start on, so that this process can answer its first request even if the store is down
+        by then."""
         if event.kind == "replica.joined":
             self.scheduler.reader.keep_up()
 

@@ -35,7 +35,7 @@ MOST_HELD_BACK = 100
 """Answers held back at once. They keep their connections, and must not use up all of them; more are answered 429."""
 
 Authorize = Callable[[Request], Caller | Role | Awaitable[Caller | Role | None] | None]
-"""Of the host application: who asks? Anything but a `Caller` or the name of a role: nobody who may."""
+"""A function of the host application that names the caller. Any result but a `Caller` or a role's name refuses."""
 
 
 class Doorkeeper:
@@ -59,17 +59,17 @@ class Doorkeeper:
             )
 
     def reload(self) -> None:
-        """Read the file of tokens. If it cannot be used this raises, and those known before stay."""
+        """Read the file of tokens. If it cannot be used this raises, and the tokens read before stay valid."""
         if self._file is not None:
             self._tokens = {**read_tokens(self._file), **self._own}
 
     @property
     def takes_tokens(self) -> bool:
-        """Whether somebody can sign in here: else the host application says who asks, or the machine does."""
+        """Whether users can sign in here. If not, `authorize` names the caller, or only this machine may call."""
         return self._authorize is None and (bool(self._own) or self._file is not None)
 
     async def caller(self, request: Request) -> Caller:
-        """Whoever asks; raises 401 if that is nobody who may."""
+        """The caller; raises 401 if the request is not allowed in."""
         if self._authorize is not None:
             known: Any = self._authorize(request)
             if inspect.isawaitable(known):
@@ -108,8 +108,8 @@ class Doorkeeper:
         return digest
 
     async def _hold_back(self) -> None:
-        """Slows guessing down. Right tokens never wait, nothing is remembered of whoever guesses, and a client that
-        shares its address is not shut out."""
+        """Slows guessing down. Right tokens never wait. The server keeps nothing about the guessing client, so another
+        client with the same address is not shut out."""
         if self._held_back >= MOST_HELD_BACK:
             raise Problem(429, "too many wrong tokens; try again", headers={"Retry-After": "5"})
         self._held_back += 1
@@ -137,8 +137,8 @@ def check_address(settings: Settings) -> None:
 
 
 def _checked(known: Any) -> Caller:
-    """What the host application's `authorize` said. A value that is neither a caller nor a role admits nobody: `False`
-    and a user object are answers to another question."""
+    """The caller that the host application's `authorize` returned. Any value that is neither a `Caller` nor a role is
+    refused, such as `False` or a user object."""
     if known is None:
         raise _unknown("sign in to the application first")
     is_caller = isinstance(known, Caller)

@@ -1,4 +1,4 @@
-"""Answers are compressed for those who accept it. Streams are not: an event must not wait for the next one."""
+"""Answers are compressed for clients that accept it. Streams are not: an event must not wait for the next one."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """How many connections `fencepost serve` holds, and for how long it waits on them.
 
-Whoever can reach the port can open connections and leave them. Three rules keep that harmless:
+Any client that reaches the port can open connections and leave them idle. Three rules keep that harmless:
 
 - A request's headers must arrive within `HEADERS_WITHIN` seconds of the connection, or of the request's first byte.
-- Where there is no room for another connection, the oldest idle one is closed. Idle connections are cheap for those who
-  open them, so a newcomer, which may be a probe, comes first. Where none is idle, a few more are taken, and only probes
-  are answered on them.
+- Where there is no room for another connection, the oldest idle one is closed. Idle connections cost a client
+  little, so a new connection, which may be a probe, comes first. Where none is idle, a few more are taken, and only
+  probes are answered on them.
 - The limit leaves descriptors for the store and the jobs, whatever `ulimit -n` says.
 """
 
@@ -98,7 +98,7 @@ class Room:
 
 
 class BoundedProtocol(H11Protocol):
-    """uvicorn's, with a place in a room and a limit to its patience."""
+    """uvicorn's protocol, with a place in a room and a time limit for headers."""
 
     room: Room
 

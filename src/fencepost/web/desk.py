@@ -1,5 +1,5 @@
-"""The one way from the server's event loop to the store, bounded in number and in time: through the read side to look,
-through the control thread to act."""
+"""The one way from the server's event loop to the store, bounded in number and in time: reads go through the
+read side, actions through the control thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger("fencepost")
 T = TypeVar("T")
 
 MOST_QUESTIONS = 64
-"""That may wait for the store at once. More would only wait longer."""
+"""Requests that may wait for the store at once. More would only wait longer."""
 PATIENCE = 5.0
 """Seconds a request waits for the store."""
 PATIENCE_WHEN_LOST = 1.0
@@ -28,7 +28,7 @@ PATIENCE_WHEN_LOST = 1.0
 SHARE = 0.5
 """Of the reading thread's time, for what is read for one request alone. Shared readings are bounded by the reader."""
 MOST_COUNTED = 0.05
-"""Seconds that count of one reading."""
+"""Seconds that one reading costs at most."""
 
 NOT_STARTED = (
     "the scheduler has not been started in this process. A mounted application gets no lifespan of its own: give the "
@@ -42,7 +42,7 @@ class Desk:
         self.scheduler = scheduler
         self._waiting = 0
         self._throttle = Throttle(SHARE)
-        self._looking = 0
+        self._reading = 0
         self._complained = False
 
     async def look(self, work: Callable[[Store], Awaitable[T]], who: str = "clients") -> T:
@@ -53,19 +53,19 @@ class Desk:
         await self._throttle.turn(who)
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        self._looking += 1
+        self._reading += 1
         try:
             found = await self.scheduler.reader.ask(work)
-            # Those who read at the same time share the thread; and a remote store takes long without costing much.
-            self._throttle.cost(min(MOST_COUNTED, (loop.time() - begun) / self._looking))
+            # Concurrent readings share the thread; and a remote store takes long without costing much.
+            self._throttle.cost(min(MOST_COUNTED, (loop.time() - begun) / self._reading))
             return found
         finally:
-            self._looking -= 1
+            self._reading -= 1
 
     async def share(
         self, what: Hashable, work: Callable[[Store], Coroutine[Any, Any, T]], patience: float = PATIENCE
     ) -> T:
-        """The same, once for all who ask for it within a second."""
+        """The same, read once for all requests for it within a second."""
         found: T | None = self._fresh(what)
         if found is not None:
             return found
@@ -80,8 +80,8 @@ class Desk:
         return await self._in_time(self.scheduler.reader.everything, patience)
 
     async def act(self, work: Callable[[Store], Awaitable[T]], patience: float = PATIENCE) -> T:
-        """Change something, on the control loop; who asks afterwards sees it. What has not ended in time is given up;
-        as with every store that does not answer, it may have been done all the same."""
+        """Change something, on the control loop; later requests see it. Work that has not ended in time is given up,
+        but the store may have done it all the same."""
         try:
             return await self._in_time(lambda: self.scheduler.ask(self.scheduler.do_look(work)), patience)
         finally:

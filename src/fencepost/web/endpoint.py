@@ -56,11 +56,11 @@ class Endpoint:
     """Beside those that every route may answer."""
     media_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Request headers it heeds, with the pattern of their values."""
+    """Request headers that it uses, with the pattern of their values."""
     acts_on_many: bool = False
-    """It logs by itself what it has done."""
+    """Whether the endpoint itself logs what it has done."""
     role: Role | None = None
-    """The least that may call it. Unless given: `read` to look, `operate` to act."""
+    """The lowest role that may call it. Default: `read` for requests that only read, `operate` for actions."""
 
     @property
     def needs(self) -> Role:

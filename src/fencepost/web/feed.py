@@ -1,12 +1,12 @@
-"""What changes in the store, for whoever listens: the same whichever replica serves it.
+"""Changes in the store as a stream of events for listeners. Every replica serves the same stream.
 
-One feed per process, which looks while somebody listens: at what is due and not final, at what fell due lately, at
-what was changed in jobs, at whoever takes part. What differs from the look before is told. Looks are a second apart,
-and follow at once when this process's own replica did something. An event is the state of one fire, replica or
-leadership *now*, as the store has it; steps in between may be left out, and telling one twice does no harm.
+There is one feed per process. While it has listeners it polls the store for fires that are due and not final, fires
+that fell due lately, changes of jobs, and the replicas. It sends what differs from the poll before. Polls are a second
+apart; when this process's own replica did something, the next one follows at once. An event is the state of one fire,
+replica or leadership *now*, as the store has it; steps in between may be left out, and an event may be sent twice.
 
-Not seen: a fire that was due more than a few seconds ago, was never seen waiting, and was decided by another process
-between two looks, as when a backlog is closed after a downtime. The ledger has it.
+The feed misses a fire that was due more than a few seconds ago, was in no earlier poll, and was decided by another
+process between two polls, as when a backlog is closed after a downtime. The ledger has it.
 """
 
 from __future__ import annotations
@@ -37,18 +37,19 @@ log = logging.getLogger("fencepost")
 
 LOOK_EVERY = 1.0
 SHORTEST = 0.1
-"""Seconds between two looks, however much happens;"""
+"""Seconds between two polls, however much happens;"""
 REST = 20
-"""and so many times as long as the look took: a busy ledger is looked at less often."""
+"""or this many times as long as the last poll took, up to `LOOK_EVERY`: a busy ledger is polled less often."""
 GATHER = 0.05
-"""Seconds from the first news to the look: a short run starts and ends within, and is looked at once."""
+"""Seconds from the first local event to the poll: a short run starts and ends within, and needs only one poll."""
 LINGER = 60.0
-"""Seconds the feed goes on without listeners: whoever comes back finds what was told meanwhile."""
+"""Seconds the feed goes on without listeners: a client that reconnects gets the events it missed."""
 OVERLAP = timedelta(seconds=5)
-"""How far before the last look fires are looked for: another process's write may become visible a little late."""
+"""How far before the last poll a poll begins: another process's write may become visible a little late."""
 MOST_ROWS = 1_000
-"""Of one look. If more have changed since the last, listeners are told to read anew, every so many seconds:"""
+"""Rows of one poll. If more have changed, listeners get a `reset`, and their clients read everything again."""
 RESET_EVERY = 10.0
+"""Seconds between two such resets."""
 MOST_BY_KEY = 50
 KEPT = 2_000
 LIVE = tuple(state for state in State if not state.final)
@@ -56,7 +57,7 @@ LIVE = tuple(state for state in State if not state.final)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be told: see `Told`."""
+    """A change to be sent as an event: see `Told`."""
 
     kind: str
     data: Mapping[str, Any]
@@ -70,12 +71,12 @@ class Glance:
     fires: list[FireRecord]
     jobs: tuple[JobEvent, ...]
     whole: bool
-    """Whether nothing was left out for its number."""
+    """Whether it has every row: `MOST_ROWS` and `MOST_BY_KEY` cut nothing off."""
 
 
 @dataclass
 class Memory:
-    """What the last look saw."""
+    """What the last poll read."""
 
     at: datetime
     fires: dict[str, FireRecord] = field(default_factory=dict)
@@ -97,7 +98,7 @@ class Feed:
         self._kept: deque[Told] = deque(maxlen=KEPT)
         self._kept_since: datetime | None = None
         self._named: set[str] = set()
-        """Keys that this process's replica told of."""
+        """Keys of fires in the events of this process's replica since the last poll."""
         self._lost = False
         self._errors = RecurringErrors(log)
         self._reset_at = -RESET_EVERY
@@ -108,7 +109,7 @@ class Feed:
 
     @property
     def looked_at(self) -> datetime | None:
-        """The store's time of the last look."""
+        """The store's time of the last poll."""
         return self._memory.at if self._memory else None
 
     async def join(self, listener: Listener, last_id: str | None) -> None:
@@ -118,7 +119,7 @@ class Feed:
         self._begin()
         try:
             if self._memory is None:
-                await self._first_look()
+                await self._first_poll()
         except BaseException:
             self.leave(listener)
             raise
@@ -128,10 +129,10 @@ class Feed:
         if last_id is None:
             listener.put(hello)
         else:
-            for told in self._since(last_id, at):
-                if told.kind != "hello":
-                    listener.put(told)
-        if hello.id not in (told.id for told in self._kept):  # who comes back with it goes on from here
+            for event in self._since(last_id, at):
+                if event.kind != "hello":
+                    listener.put(event)
+        if hello.id not in (event.id for event in self._kept):  # a reconnect with this id goes on from here
             self._kept.append(hello)
 
     def leave(self, listener: Listener) -> None:
@@ -139,12 +140,12 @@ class Feed:
         self._shutdown.forget(listener.end)
 
     def heard(self, event: Event) -> None:
-        """From the scheduler's own events, on the control thread: look now."""
+        """Called with the scheduler's own events, on the control thread: poll now."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._wake, event.key)
 
-    # --- looking --------------------------------------------------------------------------------------------
+    # --- polling --------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         if self._task is None or self._task.done():
@@ -168,7 +169,7 @@ class Feed:
                 await asyncio.sleep(rest)
                 await self._pause(LOOK_EVERY - rest)
                 began = loop.time()
-                await self._guarded_look()
+                await self._guarded_poll()
                 took = loop.time() - began
         finally:
             self._loop = self._memory = None
@@ -183,29 +184,29 @@ class Feed:
             pass
         self._woken.clear()
 
-    async def _first_look(self) -> None:
-        """One for all who come at once: each with a look of its own would use up what the store's desk allows."""
+    async def _first_poll(self) -> None:
+        """Shared by all clients that join at once: a poll for each would use up the requests that the desk allows."""
         if self._first is None or self._first.done():
-            self._first = asyncio.get_running_loop().create_task(self._look(), name="fencepost-first-look")
+            self._first = asyncio.get_running_loop().create_task(self._poll(), name="fencepost-first-look")
             self._first.add_done_callback(_retrieve)
         await asyncio.shield(self._first)
 
-    async def _guarded_look(self) -> None:
+    async def _guarded_poll(self) -> None:
         try:
-            await self._look()
+            await self._poll()
         except (FencepostError, Problem) as error:
             if not self._lost and self._memory is not None:
                 self._lost = True
-                self._tell(self._memory.at, [Change("store", {"answers": False, "detail": str(error)})])
+                self._publish(self._memory.at, [Change("store", {"answers": False, "detail": str(error)})])
         except Exception as error:
             self._errors.log("unexpected error while looking for changes; trying again", error)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         memory = self._memory
         named, self._named = self._named, set()
         glance = await self._desk.look(lambda store: _glance(store, memory, named), who="feed")
         if self._memory is not memory:
-            return  # two looked at once; the other was first
+            return  # two polls ran at once; the other finished first
         changes: list[Change] = []
         if self._lost:
             self._lost = False
@@ -218,39 +219,39 @@ class Feed:
         if not glance.whole and self._may_reset():
             changes.append(Change("reset", {"reason": "more changed than is told"}))
         changes += _differences(memory, self._memory, glance)
-        self._tell(glance.roster.now, changes)
+        self._publish(glance.roster.now, changes)
 
     def _may_reset(self) -> bool:
-        """A ledger that is always busier than this must not make everybody read all of it all the time."""
+        """On a ledger that is always this busy, clients must not read everything all the time."""
         now = asyncio.get_running_loop().time()
         if now < self._reset_at + RESET_EVERY:
             return False
         self._reset_at = now
         return True
 
-    def _tell(self, at: datetime, changes: Iterable[Change]) -> None:
+    def _publish(self, at: datetime, changes: Iterable[Change]) -> None:
         for number, change in enumerate(changes, start=1):
-            told = Told(_id(at, number), change.kind, change.data, at, change.job_id, change.subject)
-            self._kept.append(told)
+            event = Told(_id(at, number), change.kind, change.data, at, change.job_id, change.subject)
+            self._kept.append(event)
             for listener in self._listeners:
-                listener.put(told)
+                listener.put(event)
 
     def _wake(self, key: str | None) -> None:
         if key is not None and len(self._named) < MOST_BY_KEY:
             self._named.add(key)
-        if self._listeners:  # who comes back can wait for the next look
+        if self._listeners:  # a client that reconnects can wait for the next poll
             self._woken.set()
 
     def _since(self, last_id: str, now: datetime) -> list[Told]:
-        """What was told after that. Identifiers are times of the store, so one of another process can be placed, too,
-        if this one has looked since before then; a little is told twice rather than left out."""
-        ids = [told.id for told in self._kept]
+        """The events after `last_id`. Ids are times of the store, so an id from another process can be placed, too, if
+        this feed was polling by then; some events are sent twice rather than left out."""
+        ids = [event.id for event in self._kept]
         if last_id in ids:
             return list(self._kept)[ids.index(last_id) + 1 :]
         at = _moment(last_id)
         begun = self._kept[0].at if len(self._kept) == KEPT else self._kept_since
         if at is not None and begun is not None and begun <= at - OVERLAP and at <= now + OVERLAP:
-            return [told for told in self._kept if told.at > at - OVERLAP]
+            return [event for event in self._kept if event.at > at - OVERLAP]
         return [Told(_id(now, 0), "reset", {"reason": "too long ago, or told by another process"}, now)]
 
 
@@ -266,7 +267,7 @@ async def _glance(store: Store, memory: Memory | None, named: set[str]) -> Glanc
     if wanted:
         some = FireQuery(keys=tuple(wanted[:MOST_BY_KEY]), limit=MOST_BY_KEY)
         found |= {fire.key: fire for fire in await store.find_fires(some)}
-    # Newest first: where there is no room for all of the overlap, what fell due since the last look still is.
+    # Newest first: where there is no room for all of the overlap, what fell due since the last poll still has.
     reaches = len(recent) < MOST_ROWS or recent[-1].due_at < since
     whole = reaches and len(live) < MOST_ROWS and len(wanted) <= MOST_BY_KEY
     jobs = await store.history_since(since - OVERLAP)
@@ -301,7 +302,7 @@ def _differences(before: Memory, after: Memory, glance: Glance) -> Iterable[Chan
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:
-    """Who waited for it has its error. If all have gone, nobody needs it."""
+    """Marks the error as retrieved, for asyncio. The clients that waited for the poll have received it."""
     if not task.cancelled():
         task.exception()
 

@@ -1,4 +1,4 @@
-"""What every request passes before anything looks at it, and what every answer carries.
+"""The checks that every request passes before it is handled, and the headers that every answer carries.
 
 Bounds on size; who it is; and whether a browser was made to send it by another site. The last needs no tokens in forms:
 a browser says where a request comes from (`Sec-Fetch-Site`, `Origin`). A form cannot send JSON to the API, and one that
@@ -27,13 +27,13 @@ BODY_WITHIN = 30.0
 """Seconds."""
 SAFE = ("GET", "HEAD", "OPTIONS")
 PROBES = ("/livez", "/readyz", "/health/ready")
-"""Anybody may ask these: a platform has no token. They say nothing but whether, and why not."""
+"""Open to every client: a platform that sends probes has no token. The answer is only yes, or no and why."""
 OPEN = (*PROBES, "/widget.js")
 """The script holds nothing of this installation."""
 EVENTS = "/api/v1/events"
 QUIET = ("/api/system/pipeline_status", EVENTS)
-"""What the widget asks for, also before anybody has signed in. A browser writes a refusal into its console, whatever
-the page makes of it; with `?quiet=1` these are answered with 204 instead of 401."""
+"""What the widget requests, also before the user has signed in. A browser writes every refusal into its console; with
+`?quiet=1` these are answered with 204 instead of 401."""
 SHARE = 0.2
 """Of the event loop's time, for all requests together, beside probes and open event streams."""
 HTTP = 0.0003
@@ -126,7 +126,7 @@ class Gate:
 
 
 def is_quiet(request: Request) -> bool:
-    """Somebody who claims to be nobody, and asks as the widget does."""
+    """A request without a token that is sent as the widget sends it."""
     return (
         request.query_params.get("quiet") == "1"
         and path_of(request.scope) in QUIET

@@ -32,7 +32,7 @@ async def unready(web: WebApp) -> str | None:
     if replica.store_is_lost:
         return "store_lost"
     if loops := replica.degraded_loops:
-        # The type of the error and no more: a probe is open to everybody. Event and log have the message.
+        # Only the type of the error: a probe is open to every client. Event and log have the message.
         return "degraded: " + ", ".join(f"{name} ({kind})" for name, kind in sorted(loops.items()))
     return None if replica.is_ready else "starting"
 

@@ -15,16 +15,16 @@ from fencepost.web.access import Caller
 from fencepost.web.endpoint import Call
 
 MOST_FIRES = 1_000
-"""Rows of the ledger that are looked through. Most of them nobody asked for."""
+"""Rows of the ledger that are read for one answer. Most of them are scheduled fires, which are not shown."""
 
 
 async def history(call: Call) -> Shape:
     """Who changed, triggered, retried and cancelled what, newest first."""
     asked: models.HistoryAsked = call.query
-    return await call.web.desk.look(lambda store: _look(store, asked, call.caller))
+    return await call.web.desk.look(lambda store: _read(store, asked, call.caller))
 
 
-async def _look(store: Store, asked: models.HistoryAsked, caller: Caller) -> Shape:
+async def _read(store: Store, asked: models.HistoryAsked, caller: Caller) -> Shape:
     now = (await store.roster()).now
     since = ago(asked.since, now, "since")
     changes = await store.history_since(since)
@@ -41,7 +41,7 @@ async def _look(store: Store, asked: models.HistoryAsked, caller: Caller) -> Sha
         and (asked.by is None or item["by"] == asked.by)
     ]
     chosen.sort(key=lambda item: str(item["at"]), reverse=True)
-    # Beyond the oldest row that was looked at there may be more that somebody asked for.
+    # Before the oldest row that was read there may be more fires triggered by hand.
     whole = len(fires) < MOST_FIRES
     return {
         "items": chosen[: asked.limit],

@@ -12,9 +12,9 @@ from typing import Any
 from fencepost.model.values import json_text
 
 KINDS = ("fire", "job", "replica", "leader", "store", "beat")
-"""That a client may choose from. `hello` and `reset` are about the stream itself and always sent."""
+"""Kinds of events that a client may choose from. `hello` and `reset` are about the stream itself and always sent."""
 WAITING = 1_000
-"""Events that a slow listener may fall behind before it is told to read everything anew."""
+"""Events that may wait for a slow listener. With more it gets a `reset`, and its client reads everything again."""
 MOST_CHARACTERS = 16_384
 """Sent at once, unless one event alone is longer."""
 
@@ -45,7 +45,7 @@ class Listener:
     def __init__(
         self, jobs: Iterable[str] = (), kinds: Iterable[str] = (), sees: Callable[[str], bool] = every_job
     ) -> None:
-        """Only of these jobs and kinds; none: of all. `sees`: of the caller, who may not see every job."""
+        """`jobs` and `kinds`: which events are sent; empty: all. `sees`: whether the caller may see this job."""
         self._jobs = frozenset(jobs)
         self._sees = sees
         self._kinds = frozenset(kinds or KINDS) | {"hello", "reset"}
@@ -56,28 +56,30 @@ class Listener:
     def wants(self, kind: str) -> bool:
         return kind in self._kinds
 
-    def put(self, told: Told) -> None:
-        if told.kind not in self._kinds or (told.job_id and not self._is_for(told.job_id)):
+    def put(self, event: Told) -> None:
+        if event.kind not in self._kinds or (event.job_id and not self._is_for(event.job_id)):
             return
-        key = told if told.subject is None else (told.kind, told.subject)
-        self._waiting.pop(key, None)  # the order is that of the latest news
+        key = event if event.subject is None else (event.kind, event.subject)
+        self._waiting.pop(
+            key, None
+        )  # it moves to the end: events are sent in the order of their latest state
         if len(self._waiting) >= WAITING:
             self._waiting.clear()
-            reset = Told(told.id, "reset", {"reason": "fell behind"}, told.at, subject="")
+            reset = Told(event.id, "reset", {"reason": "fell behind"}, event.at, subject="")
             self._waiting[reset.kind] = reset
-        self._waiting[key] = told
+        self._waiting[key] = event
         self._changed.set()
 
     def _is_for(self, job_id: str) -> bool:
         return (not self._jobs or job_id in self._jobs) and self._sees(job_id)
 
     def end(self) -> None:
-        """What waits is not sent any more."""
+        """Ends the stream. Waiting events are not sent any more."""
         self._ended = True
         self._changed.set()
 
     async def take(self, seconds: float) -> str | None:
-        """The text of what waits, as much as is sent at once. Empty: nothing for so long. None: the end."""
+        """The text of waiting events, as much as is sent at once. Empty: none came in `seconds`. None: the end."""
         if not self._waiting and not self._ended:
             self._changed.clear()
             try:

@@ -63,7 +63,7 @@ class Formatter(logging.Formatter):
         if self._as_json:
             return json.dumps(self._fields(record), default=str)
         if record.exc_info and not self.tracebacks and hasattr(record, "fencepost_event"):
-            record = copy.copy(record)  # other handlers want what is left out here
+            record = copy.copy(record)  # other handlers get the traceback that is left out here
             record.exc_info = record.exc_text = None
         return self.mask(super().format(record))
 

@@ -1,4 +1,4 @@
-"""Prometheus metrics. What happens here is counted as it is told; what stands in the store is read at the scrape.
+"""Prometheus metrics. Events of this process are counted as they happen; the store is read at the scrape.
 
 Counters are of this process: with several workers behind one port each scrape meets one of them (docs/service.md). No
 ids are labels, except the names of jobs, and of those a bounded number.
@@ -191,7 +191,7 @@ class Metrics:
         return OTHERS
 
     def observe(self, store: Store) -> None:
-        """Time the store's operations from now on. Once per store."""
+        """Measure the duration of the store's operations from now on. Once per store."""
         for operation in OPERATIONS:
             if operation not in vars(store):
                 setattr(store, operation, self._timed(operation, getattr(store, operation)))
@@ -217,7 +217,7 @@ class Metrics:
     # --- the scrape, on the server's loop -----------------------------------------------------------------------
 
     async def scrape(self, caller: Caller) -> Response:
-        """Without the store what it would have said is left out; the rest is told all the same."""
+        """While the store does not answer, its metrics are left out; the others are still exported."""
         await self._throttle.turn(caller.name)
         is_ready = await unready(self._web) is None
         found, pipelines = await self._stored(), await self._pipelines()
@@ -289,7 +289,7 @@ class Metrics:
 
 
 class Registry(CollectorRegistry):
-    """Without `_created`: it doubles the series, and nobody looks at when a counter began."""
+    """Without `_created`: it doubles the number of series, and when a counter began is of no use."""
 
     def collect(self) -> Iterator[Metric]:
         for family in super().collect():

@@ -1,8 +1,8 @@
 """Where a request comes from, and through which proxies.
 
-A proxy on the same machine makes every client look local. Most proxies say in a header for whom they speak, but any
+A proxy on the same machine makes every client appear local. Most proxies name the client in a header, but any
 client can send such a header. So a forwarding header counts only when it comes from a proxy that
-`FENCEPOST_TRUSTED_PROXIES` names. From anybody else it proves one thing: the request may have come through a proxy,
+`FENCEPOST_TRUSTED_PROXIES` names. From any other sender it proves one thing: the request may have come through a proxy,
 and is not local.
 """
 

@@ -1,4 +1,4 @@
-"""The API behind the dashboard: pictures, answers and checks. It only looks."""
+"""The API behind the dashboard: pictures, answers and checks. It changes nothing in the store."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ async def overview(call: Call) -> Shape:
     web, span = call.web, span_of(asked.span)
     window_of(SystemClock().wall(), span)  # says what is wrong with it
 
-    async def look(store: Store) -> Shape:
+    async def read(store: Store) -> Shape:
         found = await overview_read(web.scheduler.reader, store, span, sees_of(call.caller))
         return overview_shape(found, web.scheduler.store_name)
 
-    return await web.desk.share(("overview", call.caller.jobs, span), look)
+    return await web.desk.share(("overview", call.caller.jobs, span), read)
 
 
 async def lanes(call: Call) -> Prepared:
@@ -81,7 +81,7 @@ async def lanes(call: Call) -> Prepared:
         fits = not asked.state or not set(asked.state).isdisjoint(entry.states)
         return fits and caller.sees(entry.id)
 
-    async def look(store: Store) -> Prepared:
+    async def read(store: Store) -> Prepared:
         now = (await reader.cluster()).now
         until = ago(asked.until, now, "until") if asked.until else None
         window = window_of(now, span, until, asked.columns)
@@ -90,7 +90,7 @@ async def lanes(call: Call) -> Prepared:
         found = await lanes_read(reader, store, window, page, chosen)
         return await asyncio.to_thread(_prepared_lanes, found)
 
-    return await call.web.desk.share(("lanes", caller.jobs, asked.model_dump_json()), look)
+    return await call.web.desk.share(("lanes", caller.jobs, asked.model_dump_json()), read)
 
 
 def _prepared_lanes(found: Any) -> Prepared:
@@ -106,34 +106,34 @@ async def fires_summary(call: Call) -> Shape:
     if bucket < SECOND:
         raise UsageError(f"bucket={asked.bucket!r} is too short; give at least 1s")
 
-    async def look(store: Store) -> Shape:
+    async def read(store: Store) -> Shape:
         now = (await reader.cluster()).now
         since = ago(asked.since, now, "since")
         until = ago(asked.until, now, "until") if asked.until else now + datetime.resolution
         found = await summary_read(reader, store, since, until, bucket, asked.job, sees_of(caller))
         return summary_shape(found)
 
-    return await call.web.desk.share(("summary", caller.jobs, asked.model_dump_json()), look)
+    return await call.web.desk.share(("summary", caller.jobs, asked.model_dump_json()), read)
 
 
 async def why(call: Call) -> Shape:
     """Why a fire ran or did not."""
     id, asked = call.path["id"], call.query
 
-    async def look(store: Store) -> Shape:
+    async def read(store: Store) -> Shape:
         if not await store.history(id):
             raise no_job(id)
         found = await why_answer(store, id, asked.at, call.web.scheduler.settings.retention)
         return answer_shape(found)
 
-    return await call.web.desk.look(look)
+    return await call.web.desk.look(read)
 
 
 async def preview(call: Call) -> Shape:
     """The next fires of a job."""
     id, asked = call.path["id"], call.query
 
-    async def look(store: Store) -> Shape:
+    async def read(store: Store) -> Shape:
         record = await readable_job(store, id)
         if record is None:
             raise no_job(id)
@@ -157,7 +157,7 @@ async def preview(call: Call) -> Shape:
             "items": items,
         }
 
-    return await call.web.desk.look(look)
+    return await call.web.desk.look(read)
 
 
 async def audit(call: Call) -> Shape:
@@ -170,7 +170,7 @@ async def doctor(call: Call) -> Shape:
     """What is right, doubtful and wrong, each with the remedy."""
     web, caller = call.web, call.caller
 
-    async def look(store: Store) -> Shape:
+    async def read(store: Store) -> Shape:
         reading = seen(await web.scheduler.reader.recent(), caller)
         with_settings = caller.may("admin") and not caller.jobs
         found = await checkup(
@@ -178,7 +178,7 @@ async def doctor(call: Call) -> Shape:
         )
         return {**diagnosis_shape(found), "verdict": verdict(found)}
 
-    return await web.desk.share(("doctor", caller.jobs, caller.may("admin")), look)
+    return await web.desk.share(("doctor", caller.jobs, caller.may("admin")), read)
 
 
 async def terms(call: Call) -> Shape:
@@ -186,7 +186,7 @@ async def terms(call: Call) -> Shape:
     asked: models.TermsAsked = call.query
     reader = call.web.scheduler.reader
 
-    async def look(store: Store) -> Shape:
+    async def read(store: Store) -> Shape:
         found = [
             term
             for term in reversed(await terms_read(reader, store))
@@ -199,7 +199,7 @@ async def terms(call: Call) -> Shape:
             "next": some[-1].number if len(found) > len(some) else None,
         }
 
-    return await call.web.desk.share(("terms", asked.model_dump_json()), look)
+    return await call.web.desk.share(("terms", asked.model_dump_json()), read)
 
 
 _Get = partial(Endpoint, "GET")

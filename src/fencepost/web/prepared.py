@@ -1,4 +1,4 @@
-"""JSON answers made once for all who ask for the same within a second, and compressed once."""
+"""JSON answers made, and compressed, once for all requests for the same within a second."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Prepared:
 
     @cached_property
     def zipped(self) -> bytes | None:
-        """None: it is too short."""
+        """None: it is too short to compress."""
         return gzip.compress(self.body, LEVEL, mtime=0) if len(self.body) >= SHORTEST else None
 
     def compressed(self) -> Prepared:

@@ -1,7 +1,7 @@
 """Whether the store answers, for the readiness probe of a process that has no replica and so no heartbeat.
 
-Anybody may send a probe. So all probes within a second share one request to the store, and that request has a budget of
-its own: neither do probes use up what other requests need, nor do those keep a probe from an answer.
+Any client may send a probe. So all probes within a second share one request to the store, and that request has a budget
+of its own: probes do not use up what other requests need, and other requests do not delay a probe.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ async def answer_problem(_: Request, error: Exception) -> Response:
 
 
 async def answer_fault(_: Request, error: Exception) -> Response:
-    """Ours, not the caller's. The server logs it; the answer says nothing about our insides."""
+    """A fault of the service, not of the caller. The server logs it; the answer gives no internal details."""
     return Problem(500, "unexpected; the log of the service says more").response()
 
 

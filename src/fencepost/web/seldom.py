@@ -10,7 +10,7 @@ EVERY = 60.0
 
 
 class Seldom:
-    """Logs at most once in `every` seconds, and then says how often it kept silent."""
+    """Logs at most once in `every` seconds, and then says how many lines it left out."""
 
     def __init__(self, log: logging.Logger, every: float = EVERY, clock: Clock | None = None) -> None:
         self._log = log

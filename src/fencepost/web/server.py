@@ -136,7 +136,7 @@ class Server(uvicorn.Server):
             )  # uvicorn passes one number for this and for how many are accepted at once
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """uvicorn would raise the signal again when all is done, and so turn a graceful end into a death."""
+        """uvicorn would raise the signal again at the end, and so kill a process that has stopped gracefully."""
         if sig == signal.SIGINT and self.should_exit:
             end_at_once(self._scheduler.running_keys)
         if not self.should_exit:

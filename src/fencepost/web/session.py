@@ -1,7 +1,7 @@
 """Sign-ins of the dashboard: a cookie that says which token was given, until when it holds, and a signature.
 
-The server keeps nothing. A cookie names its token by a fingerprint, so it ends with the token: one that was taken out
-of the file of tokens, or replaced, signs nobody in any more. See `docs/decisions/0044-dashboard-sign-in.md`.
+The server keeps nothing. A cookie names its token by a fingerprint, so it ends with the token: once that is removed
+from the file of tokens, or replaced, the cookie is refused. See `docs/decisions/0044-dashboard-sign-in.md`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Sessions:
         """By namespace: a browser keeps one set of cookies for all ports of a host."""
 
     def issue(self, digest: bytes) -> str:
-        """For whoever gave the token with this digest."""
+        """The cookie's value for a user who signed in with the token of this digest."""
         until = int((self._clock.wall() + LASTS).timestamp())
         text = f"{fingerprint(digest)}.{until}"
         return f"{text}.{self._signed(text)}"
 
     def caller(self, request: Request, tokens: Mapping[bytes, Caller]) -> Caller | None:
-        """Whoever signed in; None: nobody, or it has expired."""
+        """The caller who signed in; None: there is no valid cookie, or it has expired."""
         digest = self.digest(request.cookies.get(self.cookie, ""), tokens)
         return None if digest is None else tokens[digest]
 

@@ -32,7 +32,7 @@ BUFFERED_BY_KERNEL = 65_536
 POLLED = "fencepost.polled"
 """In the scope of a request that cannot be answered bit by bit (`wsgi.py`)."""
 POLL_MS = 3_000
-"""Milliseconds after which its client asks again. The feed goes on for longer without listeners."""
+"""Milliseconds after which its client sends the next request. The feed goes on for longer without listeners."""
 
 
 class EventStream(Response):

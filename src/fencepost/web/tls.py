@@ -31,7 +31,7 @@ def load_certificate(context: ssl.SSLContext, settings: Settings) -> None:
     """Also into one that is in use: connections that come later get the new certificate."""
     assert settings.tls_cert is not None, "the key belongs to a certificate"
     try:
-        # A password would be asked for at the terminal, and nobody may be there.
+        # OpenSSL would ask for a password at the terminal, and a service has no user there.
         context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
@@ -91,7 +91,7 @@ class Handshake(asyncio.Protocol):
 
 
 class Relay(asyncio.Protocol):
-    """Keeps what arrives between the end of the handshake and the moment in which the loop tells of it."""
+    """Keeps the bytes that arrive between the end of the handshake and the moment the loop reports it."""
 
     only_probes = False
 

@@ -1,4 +1,4 @@
-"""The transport below a request, where the server lets it be found: to abort a connection, ASGI has no way.
+"""The transport below a request, where it can be found. ASGI itself has no way to abort a connection.
 
 uvicorn's `send` belongs to an object that has it, unless a middleware of the host application has wrapped `send`; then
 the server is asked for the connection of this client. With other servers there is none, and the connection is closed

@@ -102,7 +102,7 @@ class WsgiApp:
         thread.stop()
 
     def after_fork(self) -> None:
-        """No thread came along; and what belongs to its loop is made anew."""
+        """In a forked child: the parent's thread does not exist here, so everything of its loop is made again."""
         self._lock = threading.Lock()
         self._thread = self._app = None
 

@@ -338,8 +338,8 @@ class PauseRules:
         history = await harness.store.history("job")
         assert [event.kind for event in history] == ["defined"] + 4 * ["paused"]
         end = since + timedelta(hours=2)
-        told = [("deploy", None), ("deploy", end), ("moving", end), ("", None)]
-        assert [(event.note, event.until) for event in history[1:]] == told
+        expected = [("deploy", None), ("deploy", end), ("moving", end), ("", None)]
+        assert [(event.note, event.until) for event in history[1:]] == expected
 
     async def test_a_pause_that_is_over_is_followed_by_another(self, harness: Harness) -> None:
         await harness.define("job", every(minutes=1))
@@ -403,7 +403,7 @@ class MisfireRules:
         return harness
 
     async def back_after(self, harness: Harness, **span: float) -> None:
-        """Nobody planned or claimed for so long."""
+        """A downtime: no replica planned or claimed for so long."""
         await harness.advance(timedelta(**span).total_seconds())
         await harness.beat("a")
         await harness.plan()
@@ -514,7 +514,7 @@ class MisfireRules:
         assert row.last_due + timedelta(minutes=1) == claim.fire.due_at
 
     async def test_a_backlog_that_is_planned_in_part_is_not_due(self, harness: Harness) -> None:
-        """It waits for the planner: nobody need ask for it again and again meanwhile."""
+        """It waits for the planner, so that replicas do not try to claim it again and again meanwhile."""
         await harness.join("a")
         await harness.define("job", every(minutes=1))
         head = (await harness.job("job")).segments[0]
@@ -642,7 +642,7 @@ class OverlapRules:
 
 
 class RowRules:
-    """Neighbours that never started and share one fate are one row."""
+    """Neighbouring fires that never started, for the same reason, share one row."""
 
     async def test_neighbours_of_one_fate_are_one_row(self, harness: Harness) -> None:
         fire = await harness.running()

@@ -1,4 +1,4 @@
-"""What is declared, planned, withdrawn, removed, and known to nobody."""
+"""Jobs that are declared, planned, withdrawn, removed, or whose task no live replica knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How runs are settled, fires added and cancelled, and what the ledger tells."""
+"""How runs are settled, how fires are added and cancelled, and what the ledger records."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ HORIZON = 60.0
 
 
 class HandClock:
-    """A clock that stands still until it is told to move. Stepping back moves the wall clock only."""
+    """A clock that stands still until a test advances it. Stepping back moves the wall clock only."""
 
     def __init__(self, start: datetime = NOON) -> None:
         self._wall = start
@@ -73,7 +73,7 @@ class HandClock:
 
 @dataclass
 class Harness:
-    """A store under test, control over its time, and words for what happens to it."""
+    """A store under test, control over its time, and one method for each thing that happens to it."""
 
     store: Store
     advance: Callable[[float], Awaitable[None]]
@@ -82,7 +82,7 @@ class Harness:
     moment: Callable[[], Moment] | None = None
     """The store's time, where it can be read and stands still; the comparison needs it."""
     era: Era = field(default_factory=Era)
-    """As the last answer to a beat told it."""
+    """From the last reply to a heartbeat."""
     _beats: dict[str, int] = field(default_factory=dict)
     _claims: dict[str, int] = field(default_factory=dict)
 
@@ -217,7 +217,7 @@ class Harness:
         return await self.claim(name)
 
     async def fall_due(self, seconds: float = 60.0) -> None:
-        """Plan, let time pass, plan what has come up."""
+        """Plan, let time pass, plan what has come due."""
         await self.plan()
         await self.elapse(seconds)
         await self.plan()

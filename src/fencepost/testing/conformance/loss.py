@@ -11,10 +11,10 @@ from fencepost.testing.conformance.harness import Harness
 
 
 async def remember_more(harness: Harness, name: str = "a", **seen: int) -> Pulse:
-    """`name` was told of more than the store knows."""
+    """`name` has received replies about more than the store now has."""
     era = harness.era
-    told = {"incarnation": era.incarnation, "server": era.server, **seen}
-    return await harness.beat(name, seen=Seen(**told))  # type: ignore[arg-type]
+    known = {"incarnation": era.incarnation, "server": era.server, **seen}
+    return await harness.beat(name, seen=Seen(**known))  # type: ignore[arg-type]
 
 
 class DataLossRules:
@@ -142,5 +142,5 @@ class DataLossRules:
         await harness.define("job", every(minutes=1))
         await harness.fall_due()
         ahead = await harness.now() + timedelta(minutes=2, seconds=30)
-        told = Seen(harness.era.incarnation, steps=1_000_000, server=harness.era.server, latest=ahead)
-        assert (await harness.beat("a", seen=told)).leader.era.lost_through == ahead
+        seen = Seen(harness.era.incarnation, steps=1_000_000, server=harness.era.server, latest=ahead)
+        assert (await harness.beat("a", seen=seen)).leader.era.lost_through == ahead

@@ -1,4 +1,4 @@
-"""Whose definition holds: two applications on one store, code and what was made by hand, jobs that a file has lost."""
+"""Which definition is in force: two applications on one store, code and jobs made by hand, jobs gone from a file."""
 
 from __future__ import annotations
 

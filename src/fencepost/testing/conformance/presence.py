@@ -1,4 +1,4 @@
-"""Who takes part, who leads, and who is declared dead."""
+"""Which replicas take part, which one is the leader, and which are declared dead."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ class PresenceRules:
 
     async def test_bodies_that_go_on_are_shown_until_a_beat_says_otherwise(self, harness: Harness) -> None:
         await harness.join("a", "work")
-        for told, shown in (
+        for sent, shown in (
             (None, ()),
             (("job!one", "job!two"), ("job!one", "job!two")),
             (None, ("job!one", "job!two")),
             ((), ()),
         ):
-            await harness.beat("a", lingering=told)
+            await harness.beat("a", lingering=sent)
             replica = await harness.presence("a")
             assert replica is not None
             assert (replica.lingering, replica.targets) == (shown, ("work",))
@@ -195,7 +195,7 @@ class LeadershipRules:
         assert (await led.campaign("b", watched)).holder == "a"
 
     async def test_it_is_taken_on_long_observation_alone(self, led: Harness) -> None:
-        """The store's clock may have stepped back: then it does not expire for long."""
+        """The store's clock may have stepped back: then the lease takes long to expire."""
         almost = await self.seen(led, 1.5 * TTL - 0.1)
         assert (await led.campaign("b", almost)).holder == "a"
         watched = await self.seen(led, 1.5 * TTL)

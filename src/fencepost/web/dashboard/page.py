@@ -42,7 +42,7 @@ PART: Final = "fencepost-part"
 
 @dataclass(frozen=True)
 class Page:
-    """The middle of a page. Made on the reading thread, and the same for all who ask alike."""
+    """The middle of a page. Made on the reading thread, once for all requests with the same key."""
 
     title: str
     main: Markup
@@ -55,14 +55,14 @@ Show = Callable[[View, Store], Awaitable[Page]]
 Direct = Callable[[View, Request], Awaitable[Page]]
 Form = Mapping[str, list[str]]
 Act = Callable[[View, Request, Form], Awaitable[str | Page]]
-"""Gives the address to go to, or a page that says what is wrong."""
+"""Returns the address to redirect to, or a page that says what is wrong."""
 
 
 @dataclass(frozen=True)
 class PageRoute:
     path: str
     show: Show | None = None
-    """Made on the reading thread, once for all who ask for the same."""
+    """Made on the reading thread, once for all requests with the same key."""
     direct: Direct | None = None
     """Instead: made for each request, on the server's loop."""
     act: Act | None = None

@@ -15,7 +15,7 @@ FIRST: Final = frozenset(
 )
 """What the path of a page begins with."""
 PERSONAL: Final = (SIGN_OUT, PREFERENCES)
-"""Forms that change nothing but the cookies of whoever sends them: any role may."""
+"""Forms that change only the cookies of the browser that sends them: open to every role."""
 WEB_FORM: Final = "application/x-www-form-urlencoded"
 
 

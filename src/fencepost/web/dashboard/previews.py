@@ -39,7 +39,7 @@ class ClockChange:
 
 
 def coming(record: JobRecord, trigger: Trigger, now: datetime, count: int = NEXT) -> list[Coming]:
-    return _told(record, list(islice(trigger.after(now), count)), _zone(trigger))
+    return _shown(record, list(islice(trigger.after(now), count)), _zone(trigger))
 
 
 def around_change(record: JobRecord, trigger: Trigger, now: datetime) -> ClockChange | None:
@@ -55,11 +55,11 @@ def around_change(record: JobRecord, trigger: Trigger, now: datetime) -> ClockCh
         return None
     wall = (change - timedelta(microseconds=1)).astimezone(tz) + timedelta(microseconds=1)
     to = change.astimezone(tz)
-    told = f"{wall:%H:%M} {(change - timedelta(seconds=1)).astimezone(tz).tzname()} becomes {to:%H:%M} {to.tzname()}"
-    return ClockChange(change, told, tuple(_told(record, [*before, *after], tz)))
+    text = f"{wall:%H:%M} {(change - timedelta(seconds=1)).astimezone(tz).tzname()} becomes {to:%H:%M} {to.tzname()}"
+    return ClockChange(change, text, tuple(_shown(record, [*before, *after], tz)))
 
 
-def _told(record: JobRecord, fires: list[datetime], tz: ZoneInfo | None) -> list[Coming]:
+def _shown(record: JobRecord, fires: list[datetime], tz: ZoneInfo | None) -> list[Coming]:
     found: list[Coming] = []
     offset = None
     for fire in fires:

@@ -17,7 +17,7 @@ from fencepost.web.problems import Problem
 def refusal_page(
     request: Request, problem: Problem, takes_tokens: bool = False, view: View | None = None
 ) -> Response:
-    """Whoever has not signed in is led to where one can."""
+    """A user who has not signed in is redirected to the sign-in page."""
     if problem.status == 401 and takes_tokens:
         after = address(request) if request.method == "GET" else "/"
         return redirect(f"{root_of(request)}{SIGN_IN}?{urlencode({'next': after})}")

@@ -92,8 +92,8 @@ def time_tag(
     job_zone: str | None = None,
     past: bool = False,
 ) -> Markup:
-    """How far it is, with the time itself for those who point at it. The script counts on. `past`: what has been read
-    after `now` was is not ahead of it."""
+    """The distance from now, with the time itself as a tooltip. The script keeps it up to date. `past`: the moment is
+    never shown as ahead, even if it was read a little after `now`."""
     moment = moment_of(value)
     if moment is None:
         return Markup("")

@@ -92,7 +92,7 @@ class View:
 
     @property
     def shared_as(self) -> tuple[Any, ...]:
-        """Whoever asks with the same gets the same page."""
+        """The key of the page: requests with equal keys share one."""
         query = tuple((name, *values) for name, values in sorted(self.query.items()))
         return ("page", self.root, self.path, query, self.caller.role, self.caller.jobs)
 

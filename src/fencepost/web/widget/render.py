@@ -16,7 +16,7 @@ from fencepost.settings import did_you_mean
 
 ATTRIBUTES = ("src", "job", "time-zone", "locale", "lang", "texts", "overlay", "live", "theme", "class", "id")
 FIRST = ("job_id", "status", "blocking_maintenance", "data_updated_at", "next_run_at", "now")
-"""What of the document the label needs. The rest, such as errors, is asked for by those who may ask."""
+"""The fields of the document that the label needs. The browser requests the rest, such as errors, with its own role."""
 NAMED_ZONES = frozenset({"UTC", "GMT", "BST", "CET", "CEST", "EET", "EEST", "WET", "WEST"})
 """Those that browsers name like this; they write others as GMT-5."""
 

@@ -86,7 +86,7 @@ def pause_page(view: View, id: str, form: Form | None = None, problem: Problem |
 
 
 async def resume_form(view: View, store: Store) -> Page:
-    """For those who come here by an address, or whose browser asks again."""
+    """For users who open the address directly, or whose browser repeats the request."""
     record = await _job(store, view.names["id"])
     now = (await view.web.scheduler.reader.cluster()).now
     pause = record.paused_at(now)
@@ -139,7 +139,7 @@ async def _fire_form(view: View, store: Store, what: str) -> Page:
 
 
 async def act(view: View, request: Request, name: str, endpoint: Any, body: Any, **names: str) -> Any:
-    """As the API does it, with the caller's name in the ledger, and on record in the log."""
+    """As the API does it: with the caller's name in the ledger and in the log."""
     path = names or dict(view.names)
     reply = await endpoint(Call(view.web, request, path, None, body))
     fire = reply.get("key")

@@ -1,5 +1,5 @@
-"""Audit, doctor and history: what they find, and what mends it. Made on the server's loop: an audit goes
-on in the background, and a page tells how far it is."""
+"""Audit, doctor and history: what they find, and how to fix it. Made on the server's loop: an audit goes
+on in the background, and a page shows its progress."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def audit(view: View, request: Request) -> Page:
         found=found,
         report=report,
         findings=[
-            (kind, told, report[kind][:MOST], report["found"].get(kind, 0)) for kind, told in KINDS.items()
+            (kind, text, report[kind][:MOST], report["found"].get(kind, 0)) for kind, text in KINDS.items()
         ]
         if report
         else [],

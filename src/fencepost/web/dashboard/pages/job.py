@@ -103,7 +103,7 @@ async def asked(view: View, store: Store, id: str) -> Asked | None:
 
 
 def definition(record: JobRecord, entry: Entry, trigger: Trigger | None) -> list[tuple[str, Any]]:
-    """What somebody may want to know of it, in words."""
+    """Facts about the job, in words."""
     job, shape = record.job, definition_shape(record)
     origin = shape["origin"]["told"] if shape["origin"] else None
     facts: list[tuple[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Is every fire accounted for, what needs somebody, and the timeline of all jobs."""
+"""Is every fire accounted for, what needs a person, and the timeline of all jobs."""
 
 from __future__ import annotations
 

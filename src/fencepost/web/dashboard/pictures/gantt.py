@@ -102,13 +102,13 @@ def _bar(phase: Phase, begin: float, wide: float, top: int, shade: int) -> Marku
     drawn = element("rect", **size, class_=fill + (" pulse" if phase.outcome == "running" else ""))
     if phase.blocking:
         drawn += element("rect", **{**size, "y": top + 3, "height": BAR + 4}, class_="blocking")
-    told = length_of(phase.seconds) + (" so far" if phase.outcome == "running" else "")
-    told += " · blocks users" if phase.blocking else ""
-    told += f" · {phase.outcome}" if phase.outcome not in ("done", "running") else ""
+    text = length_of(phase.seconds) + (" so far" if phase.outcome == "running" else "")
+    text += " · blocks users" if phase.blocking else ""
+    text += f" · {phase.outcome}" if phase.outcome not in ("done", "running") else ""
     if wide > 0.2:
-        drawn += element("text", told, x=percent(begin + 0.008), y=top + 16, class_="on")
+        drawn += element("text", text, x=percent(begin + 0.008), y=top + 16, class_="on")
     elif begin + wide > 0.75:
-        drawn += element("text", told, x=percent(begin - 0.006), y=top + 16, text_anchor="end")
+        drawn += element("text", text, x=percent(begin - 0.006), y=top + 16, text_anchor="end")
     else:
-        drawn += element("text", told, x=percent(begin + wide + 0.006), y=top + 16)
-    return titled(f"{phase.name}: {phase.outcome}, {told}, attempt {phase.attempt} on {phase.replica}", drawn)
+        drawn += element("text", text, x=percent(begin + wide + 0.006), y=top + 16)
+    return titled(f"{phase.name}: {phase.outcome}, {text}, attempt {phase.attempt} on {phase.replica}", drawn)

@@ -39,14 +39,14 @@ def calendar(days: Sequence[Day]) -> Markup:
 def _cell(day: Day, left: int, top: int, most: int) -> Markup:
     states = day.states
     total, bad = sum(states.values()), sum(states.get(state, 0) for state in BAD)
-    told = ", ".join(f"{count} {state}" for state, count in states.items()) or "nothing was due"
+    counted = ", ".join(f"{count} {state}" for state, count in states.items()) or "nothing was due"
     size = {"x": left, "y": top, "width": CELL, "height": CELL, "rx": 2}
     if bad:
         cell = element("rect", **size, class_=f"bad{level(bad, total)}")
         cell += element("path", d=f"M{left + 4} {top + 4}l5 5m0-5l-5 5", class_="cross")
     else:
         cell = element("rect", **size, class_=f"heat{level(total, most)}")
-    return titled(f"{day.day}: {told}", cell)
+    return titled(f"{day.day}: {counted}", cell)
 
 
 def level(count: int, most: int) -> int:

@@ -43,7 +43,7 @@ def histogram(buckets: Sequence[tuple[float, int]], misfire_seconds: float) -> M
     parts.append(
         element("text", "misfire", x=percent(edge + 0.01), y=9, text_anchor="start" if edge < 0.85 else "end")
     )
-    told = ", ".join(
+    counted = ", ".join(
         f"{count} within {length_of(limit)}" for limit, count in buckets if count and math.isfinite(limit)
     )
-    return picture(parts, HIGH + BELOW, f"lateness: {told or 'nothing started'}")
+    return picture(parts, HIGH + BELOW, f"lateness: {counted or 'nothing started'}")

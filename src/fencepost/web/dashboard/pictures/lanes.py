@@ -32,7 +32,7 @@ def replica_picture(lane: ReplicaLane, window: Window, tz: tzinfo, fire: Callabl
             continue
         for stint, span in zip(stints, spans, strict=True):
             shape = element("a", _box(state, *span), href=fire(stint.key), tabindex=-1)
-            parts.append(titled(_told(stint), shape))
+            parts.append(titled(_title(stint), shape))
     parts.append(now_line(window.since, window.until, window.now, HIGH))
     runs = sum(stint.count for stint in lane.stints)
     return picture(parts, HIGH, f"{lane.replica}: {runs} runs", linked=True)
@@ -50,10 +50,10 @@ def _box(state: str, begin: float, end: float) -> Markup:
     return element("rect", **size, y=MIDDLE - high / 2, class_=f"bar-{state} f-{state}{pulse}")
 
 
-def _told(stint: Stint) -> str:
+def _title(stint: Stint) -> str:
     took = f", took {length_of(stint.finished_at - stint.started_at)}" if stint.finished_at else ""
-    told = f"{stint.key}: {stint.outcome}, token {stint.token}{took}"
-    return f"{stint.count} runs, among them {told}" if stint.count > 1 else told
+    text = f"{stint.key}: {stint.outcome}, token {stint.token}{took}"
+    return f"{stint.count} runs, among them {text}" if stint.count > 1 else text
 
 
 def term_ribbon(terms: Sequence[Term], window: Window, tz: tzinfo) -> Markup:

@@ -30,8 +30,8 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     if not outcomes:
         return "no run yet"
     counts = Counter(each.state for each in outcomes)
-    told = ", ".join(f"{count} {state}" for state, count in counts.most_common())
-    return f"the last {len(outcomes)}: {told}"
+    counted = ", ".join(f"{count} {state}" for state, count in counts.most_common())
+    return f"the last {len(outcomes)}: {counted}"
 
 
 def _mark(outcome: Outcome, left: int, longest: float) -> Markup:

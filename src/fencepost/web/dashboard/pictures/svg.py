@@ -25,8 +25,8 @@ def joined(parts: Iterable[Markup]) -> Markup:
 def picture(
     parts: Iterable[Markup], height: float, label: str, width: str = "100%", linked: bool = False
 ) -> Markup:
-    """`label`: what it says, for those who do not see it; it stands beside a table that says all of it. `linked`: with
-    links for those who point. Hundreds of them would be in the way of those who listen, or go from link to link."""
+    """`label`: the text for screen readers; a table beside the picture has all the data. `linked`: with links for the
+    mouse. Hundreds of links would be in the way of users with a screen reader or a keyboard."""
     kind = "picture" if width == "100%" else "picture fixed"
     size: dict[str, object] = {"class_": kind, "width": width, "height": number(height)}
     if not linked:
@@ -44,5 +44,5 @@ def number(value: float) -> str:
 
 
 def titled(title: str, content: Markup) -> Markup:
-    """With a text for those who point at it."""
+    """With a tooltip."""
     return element("g", element("title", title) + content) if title else content

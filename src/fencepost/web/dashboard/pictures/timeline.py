@@ -98,10 +98,10 @@ def label(lane: Lane) -> str:
     for mark in lane.marks:
         for state, count in mark.states.items():
             counts[state] = counts.get(state, 0) + count
-    told = ", ".join(f"{count} {state}" for state, count in counts.items()) or "nothing ran"
+    text = ", ".join(f"{count} {state}" for state, count in counts.items()) or "nothing ran"
     more = "or more " if not lane.exact else ""
     planned = f"; {len(lane.planned)} planned" if lane.planned else ""
-    return f"{lane.job_id}: {more}{told}{planned}"
+    return f"{lane.job_id}: {more}{text}{planned}"
 
 
 def bars(marks: Sequence[Mark], window: Window) -> Iterator[Bar]:
@@ -186,8 +186,8 @@ def _line(bar: Bar, wide: float) -> Markup:
     if bar.state == "missed":
         drawn += element("circle", cx=percent(bar.begin), cy=MIDDLE + 3, r=3.5, class_="mark hollow f-missed")
     if wide > ROOM_FOR_TEXT:
-        told = f"{bar.count} {bar.state}" + (f": {bar.mark.reason}" if bar.mark.reason else "")
-        drawn += element("text", told, x=percent(bar.begin + 0.005), y=MIDDLE - 2)
+        text = f"{bar.count} {bar.state}" + (f": {bar.mark.reason}" if bar.mark.reason else "")
+        drawn += element("text", text, x=percent(bar.begin + 0.005), y=MIDDLE - 2)
     return drawn
 
 
@@ -209,8 +209,8 @@ def _tick(tick: Tick, window: Window) -> Markup:
 def _title(bar: Bar, tz: tzinfo) -> str:
     mark = bar.mark
     if bar.count > 1:
-        told = f"{bar.count} {bar.state}, {_clock(bar.since, tz)} to {_clock(bar.until, tz)}"
-        return told + (f"\n{mark.reason}" if mark.reason else "")
+        text = f"{bar.count} {bar.state}, {_clock(bar.since, tz)} to {_clock(bar.until, tz)}"
+        return text + (f"\n{mark.reason}" if mark.reason else "")
     parts = [f"{mark.key}\n{mark.state}"]
     if mark.reason:
         parts.append(mark.reason)
@@ -243,5 +243,5 @@ def fates_bar(fates: Sequence[tuple[str, int]]) -> Markup:
         )
         parts.append(titled(f"{count} {state}", box))
         left += wide
-    told = ", ".join(f"{count} {state}" for state, count in fates)
-    return element("svg", joined(parts), class_="bar", role="img", aria_label=told, width="100%", height=12)
+    text = ", ".join(f"{count} {state}" for state, count in fates)
+    return element("svg", joined(parts), class_="bar", role="img", aria_label=text, width="100%", height=12)
