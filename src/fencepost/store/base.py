@@ -313,7 +313,7 @@ class ClaimRequest:
     number: int
     room: int
     term: int | None = None
-    """The caller's term if it believes to lead; fires with `execute_on="leader"` need it to be current."""
+    """The caller's term if it believes it is the leader; fires with `execute_on="leader"` need it to be current."""
     incarnation: int = 0
     """Of the store, as the caller knows it. If it is another one the caller must wait first."""
     server: str = ""
