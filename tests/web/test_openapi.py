@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import booleans
 from schemathesis import GenerationMode, checks
 
@@ -73,9 +73,10 @@ def test_what_does_not_fit_is_refused_as_documented(operation: Any, url: str) ->
     @given(case=operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
     @BOUNDED
     def ask(case: schemathesis.Case) -> None:
-        assume(
-            "" not in (case.query or {})
-        )  # is never sent: with nothing else amiss the request is a good one
+        query = case.query or {}
+        if "" in query or query.get("quiet") == "1":
+            # A parameter without a name is never sent, and `quiet` asks for 204 in place of 401.
+            return
         case.call_and_validate(base_url=url, headers=SIGNED, checks=CHECKS)
 
     ask()

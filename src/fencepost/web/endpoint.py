@@ -152,7 +152,7 @@ async def _body(model: type[BaseModel] | None, request: Request) -> Any:
         if text.strip() not in (b"", b"{}"):
             raise Problem(422, "this takes no body")
         return None
-    if not text.strip():
+    if not text:
         return model()
     try:
         body = model.model_validate_json(text)
