@@ -1,13 +1,9 @@
-"""Every page in a real Chromium: forty jobs in all states, a running pipeline, a leader that was killed."""
+"""Every page in a real Chromium: jobs and fires in all states, a running pipeline, a leader that was killed."""
 
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,20 +11,23 @@ from urllib.parse import quote
 import httpx2
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.web.browser import browsing
-from tests.web.serving import ROOT, STARTING, client_of, eventually, server_process
+from tests.web.dashboard.explained import explained
+from tests.web.dashboard.walking import a_cluster, complaints, newest, opened, too_wide, url
+from tests.web.serving import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 
 PICTURES = os.environ.get("FENCEPOST_TEST_PICTURES")
-APP = "tests.web.apps.many:scheduler"
 DESK, PHONE = {"width": 1360, "height": 900}, {"width": 390, "height": 844}
-AXE: dict[str, Any] = {"dark": {"runOnly": ["color-contrast"]}}
-"""Nothing else can differ in the dark."""
-LONG = 240.0
-"""Seconds: the machine may be busy with other tests."""
+LOOKS: list[tuple[str, dict[str, Any]]] = [
+    ("light", {"viewport": DESK, "color_scheme": "light"}),
+    ("dark", {"viewport": DESK, "color_scheme": "dark"}),
+    ("phone", {"viewport": PHONE, "color_scheme": "light"}),
+]
+NO_SCRIPT = ("no script", {"viewport": DESK, "java_script_enabled": False})
 
 
 @pytest.fixture(scope="module")
@@ -37,87 +36,10 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
-@contextmanager
-def replicas(folder: Path, count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "FENCEPOST_STORE": f"sqlite:///{folder}/jobs.db"}
-    started = []
-    try:
-        for number in range(count):
-            with (folder / f"r{number}.log").open("wb") as log:
-                command = [sys.executable, "-m", "fencepost", "run", APP]
-                own = {**env, "POD_NAME": f"r{number}"}
-                started.append(subprocess.Popen(command, cwd=folder, env=own, stdout=log, stderr=log))
-        yield started
-    finally:
-        for each in started:
-            each.kill()
-            each.wait(STARTING)
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
-    """A service and two replicas; the one that led has been killed in the middle of a run."""
-    folder = tmp_path_factory.mktemp("cluster")
-    command = ["fencepost", "serve", APP, "--port", "{port}"]
-    settings = {"store": f"sqlite:///{folder}/jobs.db"}
-    with replicas(folder, 2) as others:
-        by_host = {f"r{number}": each for number, each in enumerate(others)}
-        first = eventually(lambda: led_by(folder, by_host), LONG)
-        with server_process(command, folder, {"POD_NAME": "web"}, **settings) as process:
-            eventually(lambda: answers(process.url), LONG)
-            with client_of(process.url) as client:
-                newest(client, "stop-sync", "running")
-                newest(client, "on-the-leader", "running")
-                by_host[first].send_signal(signal.SIGKILL)
-                client.post("/api/v1/jobs/mailing/pause", json={"reason": "<b>moving</b>", "until": "1h"})
-                client.post("/api/v1/jobs/housekeeping/pause", json={})
-                client.post("/api/v1/jobs/manual/trigger", json={"args": {"name": "<i>ann</i>"}})
-                wanted = {"succeeded", "failed", "skipped", "running", "lost"}
-                eventually(lambda: wanted <= states(client), LONG)
-                yield client
-
-
-def led_by(folder: Path, by_host: dict[str, Any]) -> str | None:
-    words = [sys.executable, "-m", "fencepost", "status", "--store", f"sqlite:///{folder}/jobs.db", "--json"]
-    found = subprocess.run(
-        words, capture_output=True, check=False, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
-    for host in by_host:
-        if f'"host": "{host}"'.encode() in found.stdout.partition(b'"replicas"')[0]:
-            return host
-    return None
-
-
-def url(client: httpx2.Client, path: str) -> str:
-    return str(client.base_url).rstrip("/") + path
-
-
-def answers(address: str) -> bool:
-    try:
-        return httpx2.get(f"{address}/readyz", trust_env=False).is_success
-    except httpx2.TransportError:
-        return False
-
-
-def states(client: httpx2.Client) -> set[str]:
-    found = {item["state"] for item in client.get("/api/v1/fires?limit=1000").json()["items"]}
-    for state in ("lost", "failed"):
-        if client.get(f"/api/v1/fires?state={state}&limit=1").json()["items"]:
-            found.add(state)
-    return found
-
-
-def newest(client: httpx2.Client, job: str, *states: str) -> str:
-    def found() -> str | None:
-        for state in states:
-            items = client.get("/api/v1/fires", params={"job": job, "state": state, "limit": 1}).json()[
-                "items"
-            ]
-            if items:
-                return str(items[0]["key"])
-        return None
-
-    return str(eventually(found, LONG))
+    with a_cluster(tmp_path_factory.mktemp("cluster")) as client:
+        yield client
 
 
 def pages_of(client: httpx2.Client) -> dict[str, str]:
@@ -152,28 +74,7 @@ def pages_of(client: httpx2.Client) -> dict[str, str]:
     }
 
 
-@contextmanager
-def opened(browser: Browser, **options: Any) -> Iterator[tuple[BrowserContext, Page, list[str]]]:
-    context = browser.new_context(locale="en-GB", timezone_id="America/New_York", **options)
-    context.set_default_timeout(120_000)
-    page = context.new_page()
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    try:
-        yield context, page, said
-    finally:
-        context.close()
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("light", {"viewport": DESK, "color_scheme": "light"}),
-        ("dark", {"viewport": DESK, "color_scheme": "dark"}),
-        ("phone", {"viewport": PHONE, "color_scheme": "light"}),
-    ],
-)
+@pytest.mark.parametrize(("name", "options"), LOOKS)
 def test_every_page_is_clean_and_accessible(
     browser: Browser, cluster: httpx2.Client, name: str, options: dict[str, Any]
 ) -> None:
@@ -182,11 +83,8 @@ def test_every_page_is_clean_and_accessible(
         for title, path in pages_of(cluster).items():
             page.goto(url(cluster, path))
             expect(page.locator("h1")).to_have_count(1)
-            found = Axe().run(page, options=AXE.get(name))
-            bad += [f"{title}: {each}" for each in told(found)]
-            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-            if wide > 0:
-                bad.append(f"{title}: {wide} px too wide")
+            found = complaints(Axe().run(page)) + too_wide(page)
+            bad += [f"{title}: {each}" for each in found]
             if PICTURES:
                 page.screenshot(path=Path(PICTURES) / f"{title}-{name}.png", full_page=True)
         assert bad == []
@@ -194,9 +92,33 @@ def test_every_page_is_clean_and_accessible(
         assert "broken" not in page.title()
 
 
-def told(found: Any) -> list[str]:
-    """Each rule that is broken, with the first element."""
-    return [f"{each['id']}: {each['nodes'][0]['html'][:300]}" for each in found.response["violations"]]
+@pytest.mark.parametrize(("name", "options"), [LOOKS[0], LOOKS[2], NO_SCRIPT])
+def test_every_state_is_shown_with_its_reason(
+    browser: Browser, cluster: httpx2.Client, name: str, options: dict[str, Any]
+) -> None:
+    with opened(browser, **options) as (_, page, said):
+        bad: list[str] = []
+        for path, words in explained(cluster).items():
+            page.goto(url(cluster, path))
+            shown = " ".join(page.locator("main").inner_text().split())
+            found = [f"{each!r} is not in {shown[:2000]!r}" for each in words if each not in shown]
+            if name != "no script":
+                found += complaints(Axe().run(page)) + too_wide(page) + cut_off(page)
+            bad += [f"{path}: {each}" for each in found]
+            if PICTURES:
+                page.screenshot(path=Path(PICTURES) / f"{quote(path, safe='')}-{name}.png", full_page=True)
+        assert bad == []
+        assert [each for each in said if "409" not in each] == []  # the page of a job that cannot be read
+
+
+def cut_off(page: Page) -> list[str]:
+    """Reasons of which a part is hidden."""
+    found: list[str] = page.evaluate(
+        """[...document.querySelectorAll("main :is(small, .reason, .sentence, .remedy, .notice)")]
+            .filter((each) => each.scrollHeight > each.clientHeight + 1 && each.clientHeight > 0)
+            .map((each) => `cut off: ${each.textContent}`)"""
+    )
+    return found
 
 
 def test_without_javascript_everything_can_be_read_and_done(browser: Browser, cluster: httpx2.Client) -> None:

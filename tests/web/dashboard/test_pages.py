@@ -14,11 +14,12 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from fencepost import Fire, Scheduler, cron, every
+from fencepost import Fire, Retry, Scheduler, cron, every
+from fencepost.model.triggers import from_iso
 from fencepost.web.access import Caller
 from fencepost.web.app import WebApp
 from fencepost.web.dashboard.pages import PAGES
-from fencepost.web.dashboard.render import asset
+from fencepost.web.dashboard.render import asset, lateness
 from tests.web.dashboard.reading import HTML, Document, page, send
 from tests.web.sample import FAR, ended, triggered
 from tests.web.serving import QUICK, client_of, eventually, served, service
@@ -54,6 +55,11 @@ def scheduler(**options: Any) -> Scheduler:
 
     @scheduler.job(FAR, id="never")
     async def never() -> None: ...
+
+    @scheduler.job(FAR, id="second-try", retry=Retry(attempts=2, first=1))
+    async def second_try(fire: Fire) -> None:
+        if fire.attempt == 1:
+            raise ConnectionError("the other side did not answer")
 
     return scheduler
 
@@ -125,6 +131,18 @@ def test_a_job_that_never_ran_has_not_failed(client: httpx2.Client) -> None:
         shown = page(client, path).text
         assert "no run yet" in shown
     assert not [each for each in page(client, "/jobs?state=failing").addresses if "/jobs/never" in each]
+
+
+def test_a_retried_run_is_as_late_as_its_first_attempt(client: httpx2.Client) -> None:
+    """The job's page agrees with the ledger."""
+    fire = ended(client, triggered(client, "second-try"))
+    assert (fire["state"], fire["attempt"]) == ("succeeded", 2)
+    late = lateness(fire["late_seconds"])
+    again = (from_iso(fire["started_at"]) - from_iso(fire["due_at"])).total_seconds()
+    assert lateness(again) != late
+    assert f", {late}." in page(client, "/jobs/second-try").text
+    assert late in page(client, "/fires?job=second-try").text
+    assert late in page(client, f"/fires/{fire['key']}").text
 
 
 def test_keys_with_all_their_signs_are_found(client: httpx2.Client) -> None:

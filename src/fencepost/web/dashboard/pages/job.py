@@ -9,7 +9,7 @@ from typing import Any
 from fencepost.errors import UsageError
 from fencepost.insight import why
 from fencepost.insight.board import Entry
-from fencepost.insight.pictures.trends import heat_map, trend
+from fencepost.insight.pictures.trends import Trend, heat_map, trend
 from fencepost.insight.views.cron_words import schedule_in_words
 from fencepost.insight.views.shapes import calendar, definition_shape, event_shape
 from fencepost.insight.views.standing import described
@@ -66,6 +66,7 @@ async def show(view: View, store: Store) -> Page:
         job=entry.shape,
         words=schedule_in_words(record.job.trigger),
         standing=[described(state, entry.shape) for state in entry.states if state not in PLAIN],
+        late=lateness_of_last(entry, found),
         zone=zone,
         answer=await asked(view, store, id),
         coming=coming(record, known, now) if known else [],
@@ -84,6 +85,14 @@ async def show(view: View, store: Store) -> Page:
         done=DONE.get(view.asked("done"), ""),
     )
     return Page(id, main, "Jobs")
+
+
+def lateness_of_last(entry: Entry, found: Trend) -> float | None:
+    """Of its last run, as on the page of the fire: by the first attempt. The job's record knows only the last one."""
+    last = entry.shape["last_run"]
+    if last is None:
+        return None
+    return next((point.late_seconds for point in found.points if point.key == last["key"]), None)
 
 
 async def recent(store: Store, id: str, now: datetime) -> list[Row]:

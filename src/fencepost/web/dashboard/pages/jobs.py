@@ -35,7 +35,8 @@ LATEST = datetime.max.replace(tzinfo=UTC)
 class Row:
     id: str
     job: dict[str, Any]
-    standing: str
+    reasons: list[str]
+    """For the states that do not say all by themselves."""
     words: str
     strip: Markup
     zone: str | None
@@ -87,8 +88,15 @@ async def rows_of(reader: Reader, store: Store, entries: Sequence[Entry]) -> lis
 def row_of(entry: Entry, picture: Markup) -> Row:
     trigger = entry.record.job.trigger if entry.record else None
     words = schedule_in_words(trigger) if entry.record else ""
-    standing = ", ".join(described(state, entry.shape) for state in entry.states)
-    return Row(entry.id, entry.shape, standing, words, picture, zone_of(trigger))
+    reasons = [reason for state in entry.states if (reason := reason_of(state, entry.shape))]
+    return Row(entry.id, entry.shape, reasons, words, picture, zone_of(trigger))
+
+
+def reason_of(state: str, job: dict[str, Any]) -> str:
+    """What is to be said of a state beside its name: `no live replica knows its task`."""
+    if state == "unreadable":
+        return str(job["unreadable"]["why"])
+    return described(state, job).removeprefix(state).lstrip(":, ")
 
 
 def page_number(view: View) -> int:
