@@ -202,9 +202,9 @@ async function turn(on) {
   document.body.dataset.live = on ? "on" : "off";
   update();
   show(on ? "live" : "off");
-  say(on ? "Live updates are on." : "Live updates are off.");
   const body = new URLSearchParams({ live: on ? "on" : "off", next: "/" });
   await fetch(new URL("preferences", root), { method: "POST", body, redirect: "manual" }).catch(() => {});
+  say(on ? "Live updates are on." : "Live updates are off."); // and will be after a reload
 }
 
 // --- times -----------------------------------------------------------------------------------------------------
