@@ -74,7 +74,7 @@ def test_starting_and_stopping_twice_is_once_and_it_starts_again() -> None:
         scheduler.stop_in_background()
         scheduler.stop_in_background()
         assert scheduler.replica is None
-    assert not ours()
+    eventually(lambda: not ours())
 
 
 def test_several_threads_start_one_replica() -> None:
@@ -100,7 +100,7 @@ def test_what_keeps_it_from_starting_is_raised_and_leaves_nothing() -> None:
         patch.setenv("WEB_CONCURRENCY", "4")
         with pytest.raises(ConfigurationError, match="WEB_CONCURRENCY"):
             scheduler.start_in_background()
-    assert not ours()
+    eventually(lambda: not ours())
     with scheduler.background():
         assert scheduler.replica is not None
 
