@@ -58,7 +58,14 @@ def _all_planned(cluster: Cluster) -> bool:
 def _lateness(cluster: Cluster, jobs: int, seconds: float) -> Growth:
     since = time.time()
     time.sleep(seconds + 0.5)
-    late = [
+    late = started_within(cluster, since, seconds)
+    assert len(late) >= RATE * seconds * 0.95, f"only {len(late)} fires started"
+    return Growth(jobs, quantile(late, 0.5) * 1000, quantile(late, 0.99) * 1000)
+
+
+def started_within(cluster: Cluster, since: float, seconds: float) -> list[float]:
+    """How late each fire was that was due then, and has started."""
+    return [
         mark.wall - due
         for mark in cluster.marks()
         if mark.what == "start"
@@ -66,5 +73,3 @@ def _lateness(cluster: Cluster, jobs: int, seconds: float) -> Growth:
         <= (due := datetime.fromisoformat(mark.key.rpartition("@")[2]).timestamp())
         < since + seconds
     ]
-    assert len(late) >= RATE * seconds * 0.95, f"only {len(late)} fires started"
-    return Growth(jobs, quantile(late, 0.5) * 1000, quantile(late, 0.99) * 1000)

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from fencepost.errors import ConfigurationError
 from fencepost.store.urls import store_from_url
-from tests.servers import Server, ServerMissing, postgres, valkey
+from tests.servers import Server, ServerMissing, mariadb, postgres, valkey
 
-SERVERS: Mapping[str, Callable[[], Server]] = {
-    "valkey": lambda: valkey(appendonly=True, appendfsync="always"),
-    "postgres": lambda: postgres(18, fsync=True, synchronous_commit=True),
+SERVERS: Mapping[str, Callable[..., Server]] = {
+    "valkey": lambda **more: valkey(appendonly=True, appendfsync="always", **more),
+    "mysql": lambda **more: mariadb(innodb_flush_method="fsync", innodb_flush_log_at_trx_commit=1, **more),
+    "postgres": lambda **more: postgres(18, fsync=True, synchronous_commit=True, **more),
 }
 STORES = ("memory", "sqlite", "file", *SERVERS)
 
@@ -28,11 +29,12 @@ class Place:
 
 
 @contextmanager
-def a_place(store: str) -> Iterator[Place]:
+def a_place(store: str, **settings: str | int | bool) -> Iterator[Place]:
+    """`settings`: more of the server's own."""
     with tempfile.TemporaryDirectory(prefix="fencepost-bench-", dir=os.environ.get("BENCH_FOLDER")) as name:
         folder = Path(name)
         if store in SERVERS:
-            with SERVERS[store]() as server:
+            with SERVERS[store](**settings) as server:
                 yield Place(server.url, folder, server)
         else:
             urls = {

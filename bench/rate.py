@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from bench.places import Place
 from bench.pulse import Pulse
@@ -45,6 +47,8 @@ class Rate:
     pulse_p99_ms: float
     """How late a process was meanwhile that only woke up and wrote 200 bytes to the disk: more of the noise."""
     pulse_worst_ms: float
+    claims_per_fire: float
+    """Claim attempts of all replicas, those that found nothing included."""
     note: str = ""
 
     @property
@@ -55,12 +59,14 @@ class Rate:
         return {**asdict(self), "holds": self.holds}
 
 
-def measure(place: Place, rate: int, seconds: float, replicas: int) -> Rate:
+def measure(
+    place: Place, rate: int, seconds: float, replicas: int, env: Mapping[str, str] | None = None
+) -> Rate:
     """`rate` jobs, each once a second, spread evenly over it. The first fire lies far enough ahead for the
-    jobs to be registered and planned; what is measured begins two seconds later."""
+    jobs to be registered and planned; what is measured begins two seconds later. `env`: more for the replicas."""
     begin = math.ceil(time.time()) + lead(rate)
     with Cluster(
-        place.url, place.folder, jobs=rate, period=1.0, anchor=begin, buffered=True, slots=SLOTS
+        place.url, place.folder, jobs=rate, period=1.0, anchor=begin, buffered=True, env=env, slots=SLOTS
     ) as cluster:
         processes = cluster.spawn(replicas)
         since = begin + LEAD_IN
@@ -70,10 +76,11 @@ def measure(place: Place, rate: int, seconds: float, replicas: int) -> Rate:
         gone = [process for process in processes if not process.alive]
         if gone:
             return _nothing(rate, seconds, replicas, f"a replica ended: {gone[0].told()[-300:]}")
-        used = Used.so_far(processes, place)
+        claims, used = claims_so_far(cluster), Used.so_far(processes, place)
         with Pulse(place.folder) as pulse:
             cluster.sleep_until(since + seconds)
         used = Used.so_far(processes, place) - used
+        claims = claims_so_far(cluster) - claims
         time.sleep(1.0)
         note = f"{unready} {ended(processes)}".strip()
         lateness: dict[str, float] = {}
@@ -100,8 +107,16 @@ def measure(place: Place, rate: int, seconds: float, replicas: int) -> Rate:
         others_cores=max(0.0, used.everything - used.replicas - used.server) / used.wall,
         pulse_p99_ms=quantile(pulse.late, 0.99) * 1000,
         pulse_worst_ms=quantile(pulse.late, 1.0) * 1000,
+        claims_per_fire=claims / max(1, len(late)),
         note=note,
     )
+
+
+def claims_so_far(cluster: Cluster) -> float:
+    """Attempts are numbered per replica, and the store keeps the number of the last one."""
+    if cluster.url.startswith("memory:"):
+        return float("nan")
+    return float(sum(replica.claim_no for replica in cluster.roster().replicas))
 
 
 def lead(rate: int) -> float:
@@ -134,6 +149,11 @@ def ended(processes: list[Process]) -> str:
     return errors[0][24:] if errors else ""
 
 
+class Running(Protocol):
+    @property
+    def pid(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class Used:
     """Seconds: of processors, and by the wall."""
@@ -144,7 +164,7 @@ class Used:
     wall: float
 
     @classmethod
-    def so_far(cls, processes: list[Process], place: Place) -> Used:
+    def so_far(cls, processes: Sequence[Running], place: Place) -> Used:
         replicas = sum(cpu_seconds(process.pid) for process in processes)
         server = family_seconds(place.server.pid) if place.server else 0.0
         return cls(replicas, server, machine_seconds(), time.monotonic())
@@ -161,12 +181,19 @@ class Used:
 def family_seconds(pid: int) -> float:
     """Of a server, its processes, and those that have ended."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return cpu_seconds(pid, with_ended=True) + sum(cpu_seconds(int(child)) for child in children)
+    seconds = 0.0
+    for child in children:
+        with contextlib.suppress(OSError):  # it has just ended: the next line counts it
+            seconds += cpu_seconds(int(child))
+    return seconds + cpu_seconds(pid, with_ended=True)
 
 
 def cpu_seconds(pid: int, with_ended: bool = False) -> float:
+    """Of a process, to the nanosecond: /proc rounds to hundredths, too coarse for twenty fires a second.
+    `with_ended`: also of its children that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11 : 15 if with_ended else 13])) / os.sysconf("SC_CLK_TCK")
+    ended = sum(map(int, fields[13:15])) / os.sysconf("SC_CLK_TCK") if with_ended else 0.0
+    return time.clock_gettime(~pid << 3 | 2) + ended  # what clock_getcpuclockid(3) makes of a pid
 
 
 def machine_seconds() -> float:
@@ -178,5 +205,5 @@ def machine_seconds() -> float:
 
 
 def _nothing(rate: int, seconds: float, replicas: int, note: str) -> Rate:
-    unknown = [float("nan")] * 9
-    return Rate(rate, seconds, replicas, round(rate * seconds), 0, 0, *unknown, note)
+    nan, due = float("nan"), round(rate * seconds)
+    return Rate(rate, seconds, replicas, due, 0, 0, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan, note)

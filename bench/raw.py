@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 from bench.places import Place
 
@@ -63,6 +64,15 @@ def inserts(place: Place, seconds: float) -> float:
         return _per_second(lambda: db.execute("insert into raw (text) values (%s)", ("x" * 200,)), seconds)
 
 
+def rows(place: Place, seconds: float) -> float:
+    """The same on MySQL and MariaDB."""
+    from fencepost.store.mysql.connection import MysqlConnection, Names
+
+    with closing(MysqlConnection(place.url, Names("default"))) as db:
+        db.do("create table if not exists raw (number bigint auto_increment primary key, text text)")
+        return _per_second(lambda: db.do("insert into raw (text) values (?)", "x" * 200), seconds)
+
+
 def handovers(place: Place, seconds: float) -> float:
     """From one event loop to another in its own thread and back: what a start costs on any store."""
     other = asyncio.new_event_loop()
@@ -94,6 +104,7 @@ LIMIT_OF: dict[str, Callable[[Place, float], float]] = {
     "file": fsyncs,
     "valkey": sets,
     "postgres": inserts,
+    "mysql": rows,
 }
 """Which one a store is set beside. Per second, by one process and one thread."""
 

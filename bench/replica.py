@@ -31,7 +31,7 @@ async def register(url: str, jobs: int) -> dict[str, float]:
     declared = time.perf_counter()
     await scheduler.start()
     # `start` returns early if the store takes long; this waits until all is written.
-    await scheduler.ask(scheduler.do_find("nothing"))
+    await scheduler.ask(scheduler.fire_operations.find("nothing"))
     ready = time.perf_counter()
     await scheduler.stop()
     return {

@@ -19,8 +19,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench import dashboard, growth, guard, readers, takeover
+from bench import compare, dashboard, growth, guard, later, many, pools, readers, takeover
 from bench.growth import Growth
+from bench.peers import run as peers
 from bench.places import SERVERS, STORES, a_place, missing
 from bench.rate import Rate, measure
 from bench.raw import LIMIT_OF
@@ -30,6 +31,13 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
+STORES_OF = {
+    "readers": readers.STORES,
+    "dashboard": readers.STORES,
+    "later": readers.STORES,
+    "many": many.STORES,
+}
+"""What is measured on some stores only."""
 
 
 def main() -> int:
@@ -37,10 +45,14 @@ def main() -> int:
     console = Console(stderr=True, highlight=False, quiet=options.json)
     machine = about_this_machine()
     console.print(", ".join(f"{name} {value}" for name, value in machine.items()))
+    if options.compare:
+        return compare.main(options, console)
+    if options.only == "peers":
+        return peers.main(options, console, machine)
     results: dict[str, Any] = {"machine": machine, "stores": {}}
     if options.only in (None, "guard"):
         results["plain APScheduler"] = guard.measure(None, options.guard)
-    for store in options.store or (readers.STORES if options.only in ("readers", "dashboard") else STORES):
+    for store in options.store or STORES_OF.get(options.only, STORES):
         reason = missing(store)
         if reason:
             console.print(f"{store}: skipped, {reason}")
@@ -63,15 +75,38 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, help="how many jobs to register")
     parser.add_argument("--search", type=float, help="seconds to look for the highest rate; 0: do not")
     parser.add_argument(
-        "--only", choices=("rates", "register", "idle", "takeover", "guard", "growth", "readers", "dashboard")
+        "--only",
+        choices=(
+            "rates",
+            "register",
+            "idle",
+            "takeover",
+            "guard",
+            "growth",
+            "later",
+            "pools",
+            "readers",
+            "dashboard",
+            "many",
+            "peers",
+        ),
     )
+    parser.add_argument("--replicas", type=int, default=60, help="for --only many")
+    parser.add_argument("--processes", type=int, help="for --only many: share so many processes")
+    peers.add_options(parser)
+    compare.add_options(parser)
     parser.add_argument(
         "--fires", type=int, default=1_000_000, help="in the ledger, for --only readers and dashboard"
     )
     parser.add_argument(
         "--path", action="append", help="for --only dashboard, instead of all pages and the API"
     )
-    parser.add_argument("--stored", type=int, default=1_000_000, help="jobs stored by --only growth")
+    parser.add_argument(
+        "--stored",
+        type=int,
+        default=1_000_000,
+        help="jobs stored by --only growth, fires added by --only later",
+    )
     options = parser.parse_args()
     quick = options.quick
     options.seconds = options.seconds or (6.0 if quick else 30.0)
@@ -108,6 +143,25 @@ def of_store(store: str, options: argparse.Namespace, console: Console) -> dict[
             found["growth"] = growth.measure(
                 place, options.stored, options.idle, lambda text: console.print(f"{store}: {text}")
             )
+    if options.only == "later" and store in later.STORES:  # takes long: not by default
+        with a_place(store) as place:
+            found["later"] = later.measure(
+                place, options.stored, options.idle, lambda text: console.print(f"{store}: {text}")
+            )
+    if options.only == "pools" and store in pools.STORES:
+        with a_place(store) as place:
+            found["pools"] = pools.measure(
+                place, options.idle, lambda text: console.print(f"{store}: {text}")
+            )
+        console.print(f"{store}: {pools.summary(found['pools'])}")
+    if options.only == "many" and store in many.STORES:  # takes long: not by default
+        found["many"] = many.measure(
+            store,
+            options.replicas,
+            options.processes or options.replicas,
+            options.idle,
+            lambda text: console.print(f"{store}: {text}"),
+        )
     if options.only == "readers" and store in readers.STORES:  # takes long: not by default
         with a_place(store) as place:
             found["readers"] = readers.measure(
@@ -252,6 +306,13 @@ def show(results: dict[str, Any]) -> None:
             console.print(
                 f"{store}: ten fires a second beside {each.jobs} jobs: {each.p50_ms:.1f} / {each.p99_ms:.1f} ms late"
             )
+        for each in found.get("later", ()):
+            console.print(
+                f"{store}: ten fires a second beside {each.jobs} asked for later: "
+                f"{each.p50_ms:.1f} / {each.p99_ms:.1f} ms late"
+            )
+        if "many" in found:
+            console.print(f"{store}: {many.summary(found['many'])}")
         if "dashboard" in found:
             for page in found["dashboard"].pages:
                 console.print(f"{store}: {dashboard.page(page)}")

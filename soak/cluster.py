@@ -21,10 +21,10 @@ LEAD_IN = 5.0
 RATES = {"sqlite": 20, "file": 20}
 """Fires a second; 100 on servers."""
 
-Told = Iterator[Verdict | str]
+StreamEvent = Iterator[Verdict | str]
 """Sentences, of which those that begin with "violation: " count; and at the end the verdict. One that begins with
 "skipped" ends the stage."""
-Stage = Callable[[Place, float], Told]
+Stage = Callable[[Place, float], StreamEvent]
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def three(
     where: Place, rate: int | None = None, envs: Sequence[Mapping[str, str]] = ({}, {}, {}), **options: Any
 ) -> Iterator[Cluster]:
     """Three processes at the moment from which on fires are due: a thousand jobs take a while to be declared."""
-    rate = rate or RATES.get(where.store, 100)
+    rate = where.rate or rate or RATES.get(where.store, 100)
     load = {**LOAD, "jobs": round(rate * LOAD["period"]), "anchor": time.time() + LEAD_IN}
     with Cluster(where.url, where.folder, reader_url=where.direct, **load, **SETTINGS, **options) as cluster:
         cluster.joined([process for env in envs for process in cluster.spawn(env=env)])
@@ -47,7 +47,7 @@ def fences(processes: list[Process]) -> Iterator[str]:
                 yield f"violation: {line}"
 
 
-def ended(cluster: Cluster) -> Told:
+def ended(cluster: Cluster) -> StreamEvent:
     verdict = cluster.finish(patience=2 * TTL + 3)
     for process in cluster.processes:
         if "Traceback" in process.told():

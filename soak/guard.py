@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 
-from soak.cluster import Told
+from soak.cluster import StreamEvent
 from soak.places import Place
 
 from tests.cluster.harness import Fault, Verdict
@@ -20,7 +20,9 @@ LEAD_IN = 20.0
 """Seconds in which all workers start: each of them imports a web framework."""
 
 
-def guarded(start: Callable[[Application], None], processes: int, where: Place, seconds: float) -> Told:
+def guarded(
+    start: Callable[[Application], None], processes: int, where: Place, seconds: float
+) -> StreamEvent:
     begin = int(time.time() + LEAD_IN)
     load = {"JOBS": str(RATE * PERIOD), "PERIOD": str(PERIOD), "BEGIN": str(begin)}
     with Application(where.folder, where.url, load, reader_url=where.direct) as application:

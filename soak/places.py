@@ -9,13 +9,14 @@ from pathlib import Path
 
 from fencepost.errors import ConfigurationError
 from fencepost.store.urls import store_from_url
-from tests.servers import Clock, Proxy, Server, ServerMissing, clock, postgres, redis, valkey
+from tests.servers import Clock, Proxy, Server, ServerMissing, clock, mariadb, postgres, redis, valkey
 
 EMBEDDED = ("sqlite", "file")
 SERVERS: Mapping[str, Callable[..., Server]] = {
     "valkey": lambda **options: valkey(appendonly=True, appendfsync="always", **options),
     "redis": lambda **options: redis(appendonly=True, appendfsync="always", **options),
     "postgres": lambda **options: postgres(18, **options),
+    "mysql": lambda **options: mariadb(**options),
     "postgres16": lambda **options: postgres(16, **options),
 }
 STORES = (*EMBEDDED, *SERVERS)
@@ -34,6 +35,8 @@ class Place:
     set here."""
     server: Server | None = None
     proxy: Proxy | None = None
+    rate: int | None = None
+    """Fires a second; None: as much as such a store can well bear."""
 
 
 @contextmanager
@@ -67,4 +70,6 @@ def tags(store: str) -> tuple[bytes, bytes]:
         from fencepost.store.redis.scripts import CLAIM, SETTLE
 
         return CLAIM.sha.encode(), SETTLE.sha.encode()
+    if store == "mysql":  # the commits of such steps
+        return b"claim_fires", b"update_claims"
     return b".claim(", b".settle("

@@ -10,7 +10,7 @@ import argparse
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -71,16 +71,20 @@ def main() -> int:
     return 0 if found and not any(stage.violations for stage in found) else 1
 
 
-def carry_out(store: str, name: str, run: Stage, seconds: float) -> Ended | None:
+def carry_out(
+    store: str, name: str, run: Stage, seconds: float, rate: int | None = None, judge_lateness: bool = True
+) -> Ended | None:
+    """None: the stage has no meaning on this store."""
+    latest = LATEST.get(name, 1.0) if judge_lateness else None
     begun = time.monotonic()
     violations: list[str] = []
     verdict: Verdict | None = None
     with tempfile.TemporaryDirectory(prefix="fencepost-soak-") as folder, place(store, Path(folder)) as where:
         try:
-            for told in run(where, seconds):
+            for told in run(replace(where, rate=rate), seconds):
                 if isinstance(told, Verdict):
                     verdict = told
-                    violations += told.violations(latest=LATEST.get(name, 1.0))
+                    violations += told.violations(latest=latest)
                 elif told.startswith("skipped"):
                     print(f"{store}, {name}: {told}", flush=True)
                     return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime
 
-from soak.cluster import TTL, Told, ended, fences, three
+from soak.cluster import TTL, StreamEvent, ended, fences, three
 from soak.places import Place
 
 from fencepost import every
@@ -25,7 +25,7 @@ ON_TIME = 0.5
 NO_SERVER = "skipped, there is no server"
 
 
-def outage(where: Place, seconds: float) -> Told:
+def outage(where: Place, seconds: float) -> StreamEvent:
     """The server is away for ten TTLs. Starts stop at once; what runs goes on, and is settled afterwards."""
     if where.server is None:
         yield NO_SERVER
@@ -54,7 +54,7 @@ def outage(where: Place, seconds: float) -> Told:
             yield told
 
 
-def wrong_clocks(where: Place, seconds: float) -> Told:
+def wrong_clocks(where: Place, seconds: float) -> StreamEvent:
     """One replica's clock is ten minutes ahead, another's ten minutes behind. Nothing depends on it."""
     if where.server is None:
         yield "skipped, on one machine there is one clock"
@@ -74,7 +74,7 @@ def wrong_clocks(where: Place, seconds: float) -> Told:
             yield from ended(cluster)
 
 
-def server_clock(where: Place, seconds: float) -> Told:
+def server_clock(where: Place, seconds: float) -> StreamEvent:
     """The server's clock goes forward by a minute, then back by ten. No healthy run is lost, nothing starts twice,
     and within two TTLs everything works by the new time: claims, leases, and sweeping."""
     if where.server is None:
@@ -98,7 +98,7 @@ def server_clock(where: Place, seconds: float) -> Told:
                 yield f"violation: a healthy run was fenced out in {process.pid}"
 
 
-def emptied(where: Place, seconds: float) -> Told:
+def emptied(where: Place, seconds: float) -> StreamEvent:
     """The server comes back with nothing. What had run does not run again, tokens go on above those given out before,
     the loss is told, and everything goes on by itself."""
     if where.store not in ("valkey", "redis"):

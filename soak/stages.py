@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from soak.cluster import TTL, Told, ended, fences, three
+from soak.cluster import TTL, StreamEvent, ended, fences, three
 from soak.places import Place, tags
 
 from tests.cluster.harness import Cluster, Verdict
 from tests.servers import cut_after
 
 
-def calm(where: Place, seconds: float) -> Told:
+def calm(where: Place, seconds: float) -> StreamEvent:
     with three(where) as cluster:
         yield f"three processes, {seconds:.0f} s"
         end = time.monotonic() + seconds
@@ -22,7 +22,7 @@ def calm(where: Place, seconds: float) -> Told:
         yield from ended(cluster)
 
 
-def faults(where: Place, seconds: float) -> Told:
+def faults(where: Place, seconds: float) -> StreamEvent:
     with three(where) as cluster:
         pause = max(2.0, (seconds - 3 * TTL) / 5)
         time.sleep(pause)
@@ -46,7 +46,7 @@ def faults(where: Place, seconds: float) -> Told:
         yield from ended(cluster)
 
 
-def rolling_restart(where: Place, seconds: float) -> Told:
+def rolling_restart(where: Place, seconds: float) -> StreamEvent:
     """Each of three processes is stopped gracefully and replaced, in turn, five times over."""
     with three(where, rate=50) as cluster:
         time.sleep(3)
@@ -63,7 +63,7 @@ def rolling_restart(where: Place, seconds: float) -> Told:
             yield told
 
 
-def lost_replies(where: Place, seconds: float) -> Told:
+def lost_replies(where: Place, seconds: float) -> StreamEvent:
     """Every third reply to a claim and every fifth to a settle is cut off after the server has committed."""
     if where.proxy is None:
         yield "skipped, there is no network"
@@ -93,7 +93,7 @@ def stop_and_go(cluster: Cluster) -> Iterator[str]:
     yield "the resumed leader has stepped down"
 
 
-def clock_steps(where: Place, seconds: float) -> Told:
+def clock_steps(where: Place, seconds: float) -> StreamEvent:
     """The clock goes forward by 8 s, back, back by another 5 s, and forward again, all within half a minute.
     What was due in a stretch that comes twice ran the first time."""
     if where.server is not None:

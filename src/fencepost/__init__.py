@@ -35,17 +35,19 @@ if TYPE_CHECKING:
     from fencepost.insight.jobs import JobView
     from fencepost.insight.why import Answer
     from fencepost.model import FireRecord, State
+    from fencepost.model.limits import limit
     from fencepost.model.retry import Retry
     from fencepost.model.triggers import Calendar, Trigger, at, cron, every, rrule
     from fencepost.pipeline import Pipeline, Source
     from fencepost.runs.events import Event
     from fencepost.runs.fire import Fire, current_fire
+    from fencepost.scheduler.after import after
     from fencepost.scheduler.handle import Handle
     from fencepost.scheduler.scheduler import Scheduler
     from fencepost.scheduler.single_instance import SingleInstance
     from fencepost.settings import Settings
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "AnotherRunIsActive",
@@ -74,10 +76,12 @@ __all__ = [
     "Trigger",
     "UsageError",
     "__version__",
+    "after",
     "at",
     "cron",
     "current_fire",
     "every",
+    "limit",
     "rrule",
 ]
 
@@ -111,6 +115,8 @@ _WHERE = {
     "at": "model.triggers",
     "cron": "model.triggers",
     "every": "model.triggers",
+    "after": "scheduler.after",
+    "limit": "model.limits",
     "rrule": "model.triggers",
 }
 
@@ -214,7 +220,7 @@ sys.meta_path.insert(0, _Moved())
 # --- forks --------------------------------------------------------------------------------------------------
 #
 # A forked child has only the thread that forked. A module that another thread was just importing would stay half
-# imported there, and its import lock held for ever: whoever imports it in the child would wait without end. This
+# imported there, and its import lock held for ever: code that imports it in the child would wait without end. This
 # happens under `gunicorn --preload`, where threads of the application may import while workers are forked. So a fork
 # waits until no other thread is importing Fencepost.
 

@@ -54,6 +54,20 @@ class UsageError(FencepostError, ValueError):
     exit_code = 64
 
 
+class NotFound(UsageError):
+    """There is no such job, fire or backfill."""
+
+    def __init__(self, text: str, hint: str = "") -> None:
+        """`hint`: what may have been meant. The service leaves it out: it may name a job that the caller must not
+        see."""
+        super().__init__(text + hint)
+        self.text = text
+
+
+class QueueFull(UsageError):
+    """As many fires of the job wait for their turn as may. Later there is room again."""
+
+
 class Conflict(UsageError):
     """What is asked for contradicts what is on record: an idempotency key that was used for something else, or a
     retry of a success that does not say `again`."""
@@ -99,28 +113,28 @@ class EffectCommitted(FencepostError):
 
 
 class PartCommitted(EffectCommitted):
-    """The same for one of several effects of the fire, one with a name. Unhandled it fails the run: nobody knows
-    whether the others have happened, too."""
+    """The same for one of several effects of the fire, one with a name. Unhandled it fails the run: it is not
+    known whether the others have happened, too."""
 
-    def __init__(self, told: str, name: str) -> None:
-        super().__init__(told)
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(text)
         self.name = name
 
 
 class RunCancelled(FencepostError):
-    """Somebody cancelled this run."""
+    """This run was cancelled on request."""
 
 
 class RaisedElsewhere(FencepostError):
     """What a function raised in a process of its own, as text: the traceback of that process."""
 
-    def __init__(self, told: str, names: Sequence[str], kind: str = "", message: str = "") -> None:
-        super().__init__(told)
+    def __init__(self, text: str, names: Sequence[str], kind: str = "", message: str = "") -> None:
+        super().__init__(text)
         self.names = tuple(names)
         """Of its class and that one's bases."""
         self.kind = kind
         """The name of its class."""
-        self.message = message or told.strip().rpartition("\n")[2]
+        self.message = message or text.strip().rpartition("\n")[2]
 
 
 class CommandFailed(FencepostError):
@@ -140,6 +154,20 @@ class CommandFailed(FencepostError):
 
 class BodyDied(FencepostError):
     """The process of a function ended without a word: killed, or out of memory."""
+
+
+class DeliveryFailed(FencepostError):
+    """A channel could not deliver a notice."""
+
+    def __init__(self, reason: str, *, permanent: bool = False, retry_after: float | None = None) -> None:
+        """`reason`: holds no secret, thus no URL."""
+        super().__init__(reason)
+        self.reason = reason
+        self.permanent = permanent
+        """This very notice is refused, and sending it again cannot help. A wrong password is not permanent: a person
+        may correct it."""
+        self.retry_after = retry_after
+        """Seconds for which the receiver asks not to be called."""
 
 
 class Fork(FencepostError):

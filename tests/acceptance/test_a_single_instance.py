@@ -27,7 +27,7 @@ from fencepost import ConfigurationError
 from fencepost.apscheduler import guard
 from fencepost.insight.audit import audit
 from fencepost.model import State
-from fencepost.store.base import Beat, Campaign, FireQuery, Watched
+from fencepost.store.base import Campaign, FireQuery, HeartbeatRequest, Watched
 from fencepost.store.sqlite import SqliteStore
 from tests.cluster.harness import Reader
 from tests.web.serving import STARTING, ServerProcess, client_of, eventually, server_process
@@ -248,10 +248,10 @@ def race(file: Path, ready: Barrier, told: SimpleQueue[list[tuple[str, str | Non
         await store.open()
         for number in range(ROUNDS):
             me = f"racer-{os.getpid()}-{number}"
-            before = (await store.heartbeat(Beat(me, 1, 30, 10, joining=True))).leader
+            before = (await store.heartbeat(HeartbeatRequest(me, 1, 30, 10, joining=True))).leader
             campaign = Campaign(30, Watched(before.term, before.renewals, 0.0, gone=True))
             ready.wait(10)
-            after = (await store.heartbeat(Beat(me, 2, 30, 10, campaign=campaign))).leader
+            after = (await store.heartbeat(HeartbeatRequest(me, 2, 30, 10, campaign=campaign))).leader
             answers.append((me, after.holder, after.term))
             ready.wait(10)
         await store.close()

@@ -158,7 +158,7 @@ async def test_c3_leadership_claim_and_store_are_checked_in_one_step(valkey_url:
             assert await harness.claims("a", term=term) == []  # it is claimed
             assert await harness.settle(fire)
 
-            await harness.beat("a", draining=True)
+            await harness.heartbeat("a", draining=True)
             assert (await harness.campaign("b")).holder == "b"
             await harness.fall_due()
             assert await harness.claims("a", term=term) == []  # it leads no more, whatever it believes
@@ -266,7 +266,7 @@ async def test_c5_only_the_owner_renews_releases_and_reports(valkey_url: str) ->
     async with by_hand(valkey_url, hand) as harness:
         term = await harness.elect("a")
         fire = await harness.running("poll", name="b", after_crash="rerun")
-        await harness.beat("b", draining=True)  # leaves, and releases no lease but its own
+        await harness.heartbeat("b", draining=True)  # leaves, and releases no lease but its own
         assert (await harness.store.roster()).leader.holder == "a"
         await harness.bury("a", term, "b")
         (again,) = await harness.claims("a")

@@ -309,7 +309,7 @@ class Cluster:
             time.sleep(0.01)
         return found
 
-    def planned_ahead(self, seconds: float) -> None:
+    def planned_ahead(self, seconds: float, patience: float = 20.0) -> None:
         """Wait until every job's fires are in the store for so long. A leader lost before its first plan takes the
         plan with it: then fires fall due unplanned until the next one leads, and are rightly late."""
 
@@ -318,7 +318,7 @@ class Cluster:
             jobs = self.reader.ask(lambda store: store.jobs())
             return not any(job.behind_at(until) for job in jobs)
 
-        self.wait_for(all_planned, 20, f"all jobs are planned for {seconds} s")
+        self.wait_for(all_planned, patience, f"all jobs are planned for {seconds} s")
 
     def sleep_until(self, wall: float) -> None:
         time.sleep(max(0.0, wall - time.time()))
@@ -350,7 +350,7 @@ class Cluster:
         for process in self.alive:
             process.popen.terminate()
         for process in self.alive:
-            process.popen.wait(15)
+            process.popen.wait(120)
         return self.verdict(until)
 
     def verdict(self, until: datetime) -> Verdict:
@@ -370,7 +370,9 @@ class Cluster:
         fires = [fire for fire in reader.fires(since, until + timedelta(microseconds=1)) if fire.scheduled]
         marks = self.marks()
         self.replicas.update({mark.replica: mark.pid for mark in marks})
-        return judge(due, fires, marks, self.faults, self.replicas)
+        verdict = judge(due, fires, marks, self.faults, self.replicas)
+        verdict.history = History(due, fires, marks, self.faults)
+        return verdict
 
 
 def holds_store_lock(pid: int) -> bool:
@@ -414,7 +416,8 @@ def read_log(path: Path) -> list[Mark]:
     if not path.exists():
         return []
     marks = []
-    for line in path.read_text().splitlines():
+    text = path.read_text()
+    for line in text[: text.rfind("\n") + 1].splitlines():  # the last one may be half written
         what, key, token, pid, replica, wall, steady = line.split()
         marks.append(Mark(what, key, int(token), int(pid), replica, float(wall), float(steady)))
     return marks
@@ -432,6 +435,16 @@ def due_by(history: Sequence[JobEvent], until: datetime) -> list[datetime]:
 
 
 # --- the verdict ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class History:
+    """What a verdict rests on."""
+
+    due: Mapping[str, Sequence[datetime]]
+    fires: Sequence[FireRecord]
+    marks: Sequence[Mark]
+    faults: Sequence[Fault]
 
 
 @dataclass
@@ -453,6 +466,7 @@ class Verdict:
     latest: str = ""
     gaps: list[tuple[str, float]] = field(default_factory=list)
     """By fault: the longest time without any start soon after."""
+    history: History | None = None
 
     @property
     def ran(self) -> int:

@@ -54,7 +54,7 @@ def test_what_a_cluster_did_is_accounted_for_also_while_it_does_it(cluster):
     assert not verdict.violations(), verdict
     # By a process that knows nothing but the store.
     command = [sys.executable, "-m", "fencepost", "audit", "--store", cluster.url, "--json"]
-    done = subprocess.run(command, cwd=cluster.folder, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, cwd=cluster.folder, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     assert found["clean"]

@@ -41,7 +41,7 @@ async def settled(scheduler, job, seconds=6, **options):
     """Trigger it, wait for its end, and give back its row."""
     handle = await scheduler.trigger(job, **options)
     await handle.wait(timeout=seconds)
-    return await scheduler.ask(scheduler.do_find(handle.key))
+    return await scheduler.ask(scheduler.fire_operations.find(handle.key))
 
 
 def gone(pid):
@@ -106,8 +106,8 @@ async def test_a_cancelled_function_may_clean_up(scheduler, tmp_path):
     handle = await scheduler.trigger("sleep_for_ever", args={"path": str(path)})
     await eventually(lambda: path.exists() and path.read_text())
     await scheduler.cancel(handle.key)
-    await handle.wait(timeout=30)
-    fire = await scheduler.ask(scheduler.do_find(handle.key))
+    await handle.wait(timeout=60)
+    fire = await scheduler.ask(scheduler.fire_operations.find(handle.key))
     assert (fire.state, fire.reason) == ("cancelled", "on request")
     assert (tmp_path / "pid.cleaned").exists()
 
@@ -155,8 +155,8 @@ async def test_a_cancelled_command_ends_with_everything_it_started(scheduler, tm
     inner = tmp_path / "inner"
     await eventually(lambda: inner.exists() and inner.read_text())
     await scheduler.cancel(handle.key)
-    await handle.wait(timeout=30)
-    assert (await scheduler.ask(scheduler.do_find(handle.key))).state == "cancelled"
+    await handle.wait(timeout=60)
+    assert (await scheduler.ask(scheduler.fire_operations.find(handle.key))).state == "cancelled"
     await eventually(lambda: gone(int(inner.read_text())))
 
 
@@ -205,7 +205,7 @@ async def test_what_a_killed_replica_had_started_dies_with_it_and_is_lost_at_onc
         replica.send_signal(signal.SIGKILL)
         replica.wait()
         for key in keys:
-            while (await outside.ask(outside.do_find(key))).state != "lost":
+            while (await outside.ask(outside.fire_operations.find(key))).state != "lost":
                 assert time.monotonic() - killed < 2.0
                 await asyncio.sleep(0.02)
         assert all(gone(int(path.read_text())) for path in pids), "lost means that the body is dead"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.model import State
-from fencepost.store.base import Beat, Campaign, FireQuery, NewFire, PutJob, Suspect
+from fencepost.store.base import Campaign, FireQuery, HeartbeatRequest, NewFire, PutJob, Suspect
 from fencepost.store.file import FileStore
 from fencepost.testing.conformance import job_of
 
@@ -33,7 +33,7 @@ store = FileStore(path, snapshot_bytes=snapshot_bytes, keep_fires=20)
 
 async def join():
     await store.open()
-    await store.heartbeat(Beat(me, 1, 30, 10, joining=True, targets=("work",)))
+    await store.heartbeat(HeartbeatRequest(me, 1, 30, 10, joining=True, targets=("work",)))
     print("ready", flush=True)
     sys.stdin.readline()
 """
@@ -109,7 +109,7 @@ async def test_every_fire_is_claimed_once(tmp_path: Path, snapshot_bytes: int) -
     claimers = [started(CLAIMER, tmp_path, f"r{n}", snapshot_bytes) for n in range(PROCESSES)]
     for claimer in claimers:
         go(claimer)
-    outputs = [claimer.communicate(timeout=50)[0].splitlines() for claimer in claimers]
+    outputs = [claimer.communicate(timeout=120)[0].splitlines() for claimer in claimers]
     assert [claimer.returncode for claimer in claimers] == [0] * PROCESSES
     claimed = Counter(key for output in outputs for key in output[:-1])
     assert claimed == Counter(keys)
@@ -133,7 +133,7 @@ async def test_a_killed_process_is_proven_dead_and_a_stopped_one_is_not(tmp_path
     store = FileStore(tmp_path)
     await store.open()
     await add_fires(store, 1)
-    pulse = await store.heartbeat(Beat("leader", 1, 30, 10, joining=True, campaign=Campaign(30)))
+    pulse = await store.heartbeat(HeartbeatRequest("leader", 1, 30, 10, joining=True, campaign=Campaign(30)))
     holder = started(HOLDER, tmp_path, "holder")
     go(holder)
     key = said(holder)
@@ -218,5 +218,5 @@ async def test_a_hint_reaches_another_process(tmp_path: Path) -> None:
     await asyncio.sleep(0)
     go(adder)
     assert await asyncio.wait_for(waiting, 30) is True
-    adder.communicate(timeout=30)
+    adder.communicate(timeout=120)
     await store.close()

@@ -302,7 +302,7 @@ async def test_a_newer_schema_is_refused_with_a_remedy(database):
     db.commit()
     db.close()
     store = SqliteStore(database)
-    with pytest.raises(ConfigurationError, match="schema 999.*upgrade Fencepost"):
+    with pytest.raises(ConfigurationError, match="format 999.*upgrade Fencepost"):
         await store.open()
     await store.close()
 

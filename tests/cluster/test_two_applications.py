@@ -101,7 +101,8 @@ def eventually(look: Callable[[], Any], why: Callable[[], str] = lambda: "not in
     return found
 
 
-@pytest.mark.parametrize("server", ["valkey_url", pytest.param("postgres_url", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("server", ["valkey_url", "postgres_url"])
 def test_two_applications_with_a_job_of_one_name(
     server: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -61,8 +61,8 @@ answer["jobs"] = sorted(scheduler.jobs)
 @scheduler.job(every(hours=2, overlap="queue"), id="by_hand")
 def declared(): ...
 
-answer["declared"] = [scheduler.jobs["by_hand"].overlap.kind, scheduler._id_of(declared)]
-scheduler.withdraw(["by_hand"])
+answer["declared"] = [scheduler.jobs["by_hand"].overlap.kind, scheduler.declared.id_of(declared)]
+scheduler.declared.withdraw(["by_hand"])
 answer["checked"] = [str(found) for found in checks.check_project()]
 
 def said_of(value, **env):

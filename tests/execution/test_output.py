@@ -292,7 +292,7 @@ async def test_output_and_progress_are_reported_while_it_runs(scheduler):
         assert record.output.endswith("begun")
         assert record.progress["done"] == 1
         await scheduler.cancel(handle.key)
-        await handle.wait(timeout=30)
+        await handle.wait(timeout=60)
 
 
 async def _soon():

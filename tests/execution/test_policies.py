@@ -209,7 +209,7 @@ def test_a_cancel_reaches_the_replica_that_runs_it(world):
     handle = runs.do(runs.scheduler.trigger("work"))
     world.until(lambda: work.begun)
     asks = world.start(work.declare)
-    asks.do(asks.scheduler.do_cancel(handle.key, by="alice"))
+    asks.do(asks.scheduler.fire_operations.cancel(handle.key, by="alice"))
     took = world.until(lambda: world.fire(handle.key).state.final)
     fire = world.fire(handle.key)
     assert (fire.state, fire.reason, fire.cancelled_by) == ("cancelled", "on request", "alice")
@@ -223,7 +223,7 @@ def test_what_waits_to_be_tried_again_is_cancelled_at_once(world):
     member = world.start(work.declare)
     handle = member.do(member.scheduler.trigger("work"))
     world.until(lambda: world.fire(handle.key).state == "waiting")
-    fire = member.do(member.scheduler.do_cancel(handle.key, by="bob"))
+    fire = member.do(member.scheduler.fire_operations.cancel(handle.key, by="bob"))
     assert (fire.state, fire.reason, fire.cancelled_by) == ("cancelled", "on request", "bob")
 
 

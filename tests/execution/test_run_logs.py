@@ -31,7 +31,7 @@ async def ended(scheduler, caplog, job, kinds=("failed",)) -> list[logging.LogRe
     if scheduler.replica is None:
         await scheduler.start()
     handle = await scheduler.trigger(job)
-    await handle.wait(timeout=20)
+    await handle.wait(timeout=60)
 
     def about_it():
         events = [(record, getattr(record, "fencepost_event", None)) for record in list(caplog.records)]

@@ -19,7 +19,7 @@ from tests.execution.places import PLACES, url_of
 from tests.web.sample import sample
 from tests.web.serving import eventually, service
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 HALF = "caf\udce9"
 WHOLE = "caf\ufffd"
@@ -62,13 +62,13 @@ async def test_what_a_run_says_comes_back_from_every_store(place, tmp_path, requ
     async with scheduler:
         handles = [await scheduler.trigger(says, args={"values": VALUES, "name": HALF}) for _ in range(2)]
         for handle in handles:
-            assert (await handle.wait(20)).state == "succeeded"
+            assert (await handle.wait(60)).state == "succeeded"
         fire = await handle.record()
-        failed = await (await scheduler.trigger(fails)).wait(20)
-        refused = await (await scheduler.trigger(wrong)).wait(20)
+        failed = await (await scheduler.trigger(fails)).wait(60)
+        refused = await (await scheduler.trigger(wrong)).wait(60)
         await scheduler.pause(says, reason=f"{HALF}\0")
-        [record] = await scheduler.ask(scheduler.do_look(lambda store: store.jobs(["says"])))
-        history = await scheduler.ask(scheduler.do_look(lambda store: store.history("says")))
+        [record] = await scheduler.ask(scheduler.lifecycle.with_store(lambda store: store.jobs(["says"])))
+        history = await scheduler.ask(scheduler.lifecycle.with_store(lambda store: store.history("says")))
     assert args == [({**STORED, "three": 4}, WHOLE)] * 2, "changed by the body, each in a copy of its own"
     assert kept == [None, STORED]
     assert fire.args == {"values": STORED, "name": WHOLE}
@@ -98,7 +98,7 @@ async def test_a_number_of_another_library_stops_nothing(place, number, tmp_path
         fire.report(done=number, total=100)
 
     async with scheduler:
-        fire = await (await scheduler.trigger(counts)).wait(8)
+        fire = await (await scheduler.trigger(counts)).wait(60)
     assert (fire.state, fire.progress["done"]) == ("succeeded", 3)
 
 
@@ -120,7 +120,7 @@ async def test_arguments_of_jobs_are_stored_as_they_will_be_read(place, tmp_path
                 await scheduler.add(work, every(hours=1), id="wrong", args=wrong)
             with pytest.raises(ValueError, match="arguments of .* cannot be stored as JSON .*pass numbers"):
                 await scheduler.trigger("added", args=wrong)
-        [record] = await scheduler.ask(scheduler.do_look(lambda store: store.jobs(["added"])))
+        [record] = await scheduler.ask(scheduler.lifecycle.with_store(lambda store: store.jobs(["added"])))
     assert record.job.args == STORED
 
 

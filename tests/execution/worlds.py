@@ -73,7 +73,7 @@ class Replicas:
         name = f"r{len(self.members)}"
         process = Process(self.world, name)
         identity = Identity(name, name, len(self.members))
-        replica = scheduler.replica_on(
+        replica = scheduler.lifecycle.replica_on(
             self.store, WorldClock(self.world), InlineHost(), identity, inline=True
         )
         member = Member(self, process, scheduler, replica)
@@ -130,7 +130,7 @@ class Aside:
         self._thread.start()
 
     def ask(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=20)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=60)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

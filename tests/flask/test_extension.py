@@ -42,8 +42,8 @@ def test_functions_and_coroutines_run_in_a_context_of_the_application_and_of_the
         return str(current_app.config["NAME"])
 
     with fencepost.scheduler.background():
-        assert fencepost.sync.trigger(function, args={"word": "from"}).result(10) == "from here"
-        assert fencepost.sync.trigger(coroutine).result(10) == "here"
+        assert fencepost.sync.trigger(function, args={"word": "from"}).result(60) == "from here"
+        assert fencepost.sync.trigger(coroutine).result(60) == "here"
         assert contexts == [app]
     assert function.__name__ == "function"
 
@@ -64,9 +64,9 @@ def test_what_is_torn_down_with_a_context_is_torn_down_after_each_run() -> None:
         raise ValueError("no")
 
     with fencepost.scheduler.background():
-        fencepost.sync.trigger(fine).wait(10)
+        fencepost.sync.trigger(fine).wait(60)
         assert ended == ["NoneType"]
-        assert fencepost.sync.trigger(broken).wait(10).state is State.FAILED
+        assert fencepost.sync.trigger(broken).wait(60).state is State.FAILED
         assert ended[1:] == ["ValueError"]
 
 
@@ -86,7 +86,7 @@ def test_a_factory_declares_before_it_initialises_and_each_application_has_its_o
     with first.app_context():
         assert fencepost.scheduler is first.extensions["fencepost"]
         with fencepost.scheduler.background():
-            assert fencepost.sync.trigger(hourly).result(10) == "first"
+            assert fencepost.sync.trigger(hourly).result(60) == "first"
     with pytest.raises(UsageError, match="already"):
         fencepost.init_app(first)
 
@@ -110,7 +110,7 @@ def test_handlers_are_called_in_a_context() -> None:
     def fine() -> None: ...
 
     with fencepost.scheduler.background():
-        key = fencepost.sync.trigger(fine).wait(10).key
+        key = fencepost.sync.trigger(fine).wait(60).key
         eventually(lambda: seen == [(key, "here")])
 
 

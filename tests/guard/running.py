@@ -165,7 +165,7 @@ class Application:
         for process in self._groups:
             process.terminate()
         try:
-            return [process.wait(15) for process in self._groups]
+            return [process.wait(120) for process in self._groups]
         except subprocess.TimeoutExpired:
             for process in self._groups:
                 os.killpg(process.pid, signal.SIGABRT)  # they tell where they are

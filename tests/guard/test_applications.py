@@ -60,7 +60,9 @@ def test_with_the_line_every_fire_runs_once_also_when_a_worker_is_killed(
         assert report.jobs == len(JOBS)
 
 
-@pytest.mark.parametrize("way", STARTED)
+@pytest.mark.parametrize(
+    "way", ["service", *(pytest.param(way, marks=pytest.mark.slow) for way in STARTED if way != "service")]
+)
 def test_without_it_every_process_runs_them_all(way: str, tmp_path: Path) -> None:
     with Application(tmp_path, None) as application:
         STARTED[way](application)

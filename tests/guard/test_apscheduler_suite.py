@@ -71,6 +71,10 @@ def test_the_suite_of_apscheduler_passes_guarded_but_for_what_is_listed(pytestco
         unexpected = {test for test in failed if _name(test) not in listed}
         if unexpected:
             unexpected, said = run(folder, server.port, unexpected)
+        for _ in range(2):
+            # This one fails whenever its job is submitted before the pool has noticed that its process was killed.
+            if {_name(test) for test in unexpected} == {"test_broken_pool"}:
+                unexpected, said = run(folder, server.port, unexpected)
         if unexpected:
             unexpected -= run(folder, server.port, unexpected, guarded=False)[0]
     assert not unexpected, said[-5000:]

@@ -32,7 +32,7 @@ class Gate:
 
     def __call__(self):
         self.began[current_fire().job_id] += 1
-        self.open.wait(30)
+        self.open.wait(60)
 
 
 @pytest.fixture
@@ -68,10 +68,10 @@ def test_no_process_takes_more_than_its_pool_has_workers(url, ledger, gate):
                 scheduler.add_job(gate, "date", id=f"job-{number}", run_date=due, misfire_grace_time=60)
         for scheduler, _ in workers:
             scheduler.add_job(print, "interval", seconds=1, id="tick", executor="other")
-        eventually(lambda: len(gate.began) == 8, 20)
+        eventually(lambda: len(gate.began) == 8, 60)
         assert set(held(ledger).values()) <= {2, 3}  # 3: the tick of this very moment
         gate.open.set()
-        eventually(lambda: all(ledger.outcomes(f"job-{n}") == [("succeeded", None)] for n in range(8)), 20)
+        eventually(lambda: all(ledger.outcomes(f"job-{n}") == [("succeeded", None)] for n in range(8)), 60)
 
 
 def test_a_full_pool_holds_up_no_other(url, ledger, gate):
@@ -83,26 +83,26 @@ def test_a_full_pool_holds_up_no_other(url, ledger, gate):
         for number in range(5):
             options = {"id": f"job-{number}", "run_date": due, "misfire_grace_time": 60}
             scheduler.add_job(gate, "date", executor="small", **options)
-        eventually(lambda: gate.began, 20)
+        eventually(lambda: gate.began, 60)
         before = len(ticks)
-        eventually(lambda: len(ticks) >= before + 3, 20)
+        eventually(lambda: len(ticks) >= before + 3, 60)
         assert len(gate.began) == 1
         gate.open.set()
-        eventually(lambda: len(gate.began) == 5, 20)
-        eventually(lambda: all(ledger.outcomes(f"job-{n}") == [("succeeded", None)] for n in range(5)), 20)
+        eventually(lambda: len(gate.began) == 5, 60)
+        eventually(lambda: all(ledger.outcomes(f"job-{n}") == [("succeeded", None)] for n in range(5)), 60)
 
 
 def test_what_waited_in_vain_for_a_full_pool_is_missed_when_its_grace_is_over(url, ledger, gate):
     with guarded(url, configuration=pools(default=2, small=1)) as (scheduler, _):
         scheduler.add_job(print, "interval", seconds=1, id="tick")
         scheduler.add_job(gate, "date", id="first", executor="small")
-        eventually(lambda: gate.began, 20)
+        eventually(lambda: gate.began, 60)
         scheduler.add_job(
             gate, "date", id="second", executor="small", run_date=soon(0.5), misfire_grace_time=1
         )
         time.sleep(2.5)
         gate.open.set()
-        eventually(lambda: ledger.outcomes("second") == [("missed", "misfire")], 20)
+        eventually(lambda: ledger.outcomes("second") == [("missed", "misfire")], 60)
     assert gate.began.keys() == {"first"}
 
 
@@ -126,7 +126,7 @@ def test_functions_on_an_event_loop_have_as_many_workers_as_it_has_threads(url, 
     for thread in threads:
         thread.start()
     try:
-        eventually(lambda: len(gate.began) == 4, 20)
+        eventually(lambda: len(gate.began) == 4, 60)
         assert sorted(held(ledger).values()) == [2, 2]
     finally:
         gate.open.set()

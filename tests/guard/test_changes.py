@@ -33,8 +33,8 @@ def _forget_calls():
 
 def known_by(ledger, number, name="x"):
     """Until so many processes know the job."""
-    eventually(lambda: sum(name in each.targets for each in ledger.roster().replicas) == number, 20)
-    eventually(lambda: name in ledger.jobs(), 20)
+    eventually(lambda: sum(name in each.targets for each in ledger.roster().replicas) == number, 60)
+    eventually(lambda: name in ledger.jobs(), 60)
 
 
 def run_by_hand(watch, times=1):
@@ -55,10 +55,10 @@ def test_what_is_called_changes_for_all_processes(url, ledger, changes, called):
     with guarded(url, (greet, SELDOM)) as (first, _), guarded(url, (greet, SELDOM)) as (_, second):
         known_by(ledger, 2)
         first.modify_job("x", **changes)
-        eventually(lambda: ledger.jobs()["x"].job.args, 20)
+        eventually(lambda: ledger.jobs()["x"].job.args, 60)
         first.pause()  # the other one runs it, also before it has noticed by itself
         run_by_hand(second)
-        eventually(lambda: CALLS, 20)
+        eventually(lambda: CALLS, 60)
         assert [called] == CALLS
 
 
@@ -69,7 +69,7 @@ def test_a_process_that_does_not_know_the_function_leaves_the_job_to_others(url,
         first.modify_job("x", func=greet, args=["Ada"])
         known_by(ledger, 1)
         run_by_hand(watch)
-        eventually(lambda: ("greet", "Ada") in CALLS, 20)
+        eventually(lambda: ("greet", "Ada") in CALLS, 60)
         assert "it leaves the job to others" in caplog.text
 
 
@@ -80,7 +80,7 @@ def test_arguments_that_other_processes_could_not_read_are_refused_before_anythi
             with pytest.raises(ConfigurationError, match="cannot be given"):
                 scheduler.modify_job("x", **changes)
         run_by_hand(watch)
-        eventually(lambda: CALLS == [("greet", "nobody")], 20)
+        eventually(lambda: CALLS == [("greet", "nobody")], 60)
         assert scheduler.get_job("x").max_instances == 1
 
 
@@ -89,9 +89,9 @@ def test_two_processes_that_change_different_attributes_keep_both(url, ledger):
         known_by(ledger, 2)
         first.reschedule_job("x", trigger="interval", seconds=1800)
         first.modify_job("x", args=["Ada"])
-        eventually(lambda: ledger.jobs()["x"].job.args.get("args") == ["Ada"], 20)
+        eventually(lambda: ledger.jobs()["x"].job.args.get("args") == ["Ada"], 60)
         second.modify_job("x", max_instances=3)
-        eventually(lambda: str(ledger.jobs()["x"].job.overlap) == "allow(3)", 20)
+        eventually(lambda: str(ledger.jobs()["x"].job.overlap) == "allow(3)", 60)
         kept = ledger.jobs()["x"].job
         assert (kept.trigger.interval, kept.args["args"]) == (timedelta(minutes=30), ["Ada"])
 
@@ -105,11 +105,11 @@ def test_a_deploy_that_is_rolled_back_gets_its_schedule_back(url, ledger):
     with guarded(url, older):
         known_by(ledger, 1)
         with guarded(url, newer):
-            eventually(lambda: interval() == timedelta(minutes=30), 20)
+            eventually(lambda: interval() == timedelta(minutes=30), 60)
             with guarded(url, older):
                 known_by(ledger, 3)
                 assert interval() == timedelta(minutes=30)
-        eventually(lambda: interval() == timedelta(hours=1), 20)
+        eventually(lambda: interval() == timedelta(hours=1), 60)
 
 
 def test_a_start_that_was_given_in_fractions_of_a_second_is_kept(url, ledger):

@@ -101,21 +101,21 @@ def test_it_is_said_once_and_the_store_is_used_when_it_is_mended(scene, says, ca
     caplog.set_level(logging.INFO, "fencepost")
     runs = []
     with scene() as (url, mend), guarded(url, (lambda: runs.append(1), OFTEN)):
-        eventually(lambda: says in caplog.text, 20)
+        eventually(lambda: says in caplog.text, 60)
         time.sleep(2.5)  # it is tried again meanwhile
         bad = [each for each in caplog.records if each.levelno >= logging.WARNING]
         assert len(bad) == 1, [each.getMessage() for each in bad]
         assert bad[0].exc_info is None
         assert not runs
         mend()
-        eventually(lambda: runs, 30)
+        eventually(lambda: runs, 60)
     assert caplog.text.count("the store answers now") + caplog.text.count("store.recovered") == 1
     assert SECRET not in caplog.text
 
 
 def test_an_application_that_ends_before_it_is_mended_leaves_in_silence(caplog):
     with wrong_password_of_redis() as (url, _), guarded(url, (print, OFTEN)):
-        eventually(lambda: "no guarded job runs" in caplog.text, 20)
+        eventually(lambda: "no guarded job runs" in caplog.text, 60)
     bad = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
     assert len(bad) == 1, bad
 
@@ -130,7 +130,7 @@ logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stdo
 url, user = sys.argv[1:]
 scheduler = BackgroundScheduler(timezone="UTC")
 guard(scheduler, url, heartbeat=0.2, leader_ttl=1, run_ttl=1)
-scheduler.add_job(print, "interval", args=["it runs"], kwargs={"flush": True}, seconds=1, id="tick")
+scheduler.add_job(os.write, "interval", args=[1, b"it runs\\n"], seconds=1, id="tick")
 if os.geteuid() == 0:
     os.seteuid(int(user))
 scheduler.start()
@@ -162,8 +162,9 @@ def test_a_place_that_may_not_be_written(closed):
                 if closed == "database":
                     database.chmod(0o666)
                 assert "the store answers now" in process.stdout.readline()
-                assert process.stdout.readline() == "it runs\n"
+                # On a busy machine it comes after a warning that something was held up.
+                assert "it runs\n" in process.stdout
                 process.stdin.write("\n")
             finally:
                 process.stdin.close()
-                process.wait(30)
+                process.wait(120)

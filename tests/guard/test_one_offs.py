@@ -15,7 +15,7 @@ from apscheduler.jobstores.base import JobLookupError
 from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
 
 from fencepost import ConfigurationError, at, current_fire
-from fencepost.store.base import Beat, PutJob
+from fencepost.store.base import HeartbeatRequest, PutJob
 from tests.guard.kit import PATIENCE, Ledger, Pace, eventually, guarded
 from tests.servers import valkey
 
@@ -138,7 +138,9 @@ def test_at_once_added_by_all_workers_as_they_start(url, kept, ledger):
 
 def test_at_once_although_a_worker_that_starts_as_well_knows_it_already(url, ledger):
     """It has joined, and not defined the job yet: whoever comes first does."""
-    ledger.ask(lambda store: store.heartbeat(Beat("peer", 1, 60, 20, joining=True, targets=("x",))))
+    ledger.ask(
+        lambda store: store.heartbeat(HeartbeatRequest("peer", 1, 60, 20, joining=True, targets=("x",)))
+    )
     with guarded(url, (once, {**NOW, "id": "x"})):
         ran(1, settle=0.1)
 

@@ -32,7 +32,7 @@ def carried_out(folder: Path, url: str, code: str) -> subprocess.CompletedProces
     script.write_text(HEAD + textwrap.dedent(code))
     env = {name: value for name, value in os.environ.items() if not name.startswith("FENCEPOST_")}
     command = [sys.executable, str(script), url]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
 
 
 def test_a_process_that_just_ends_leaves_in_order(tmp_path: Path, url: str, ledger: Ledger) -> None:

@@ -19,7 +19,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from fencepost.apscheduler import guard
 from fencepost.apscheduler.host import ExecutorHost
-from fencepost.apscheduler.mirror import Mirror
+from fencepost.apscheduler.mirror import JobMirror
 from fencepost.apscheduler.registry import GuardedJobs
 from fencepost.replica.replica import Replica
 from tests.guard.kit import PATIENCE, QUICK, eventually, guarded
@@ -88,7 +88,7 @@ async def test_a_start_does_not_wait_for_what_still_runs(url):
     scheduler.shutdown()
 
 
-MADE_ANEW = (ExecutorHost, Mirror, Replica, GuardedJobs)
+MADE_ANEW = (ExecutorHost, JobMirror, Replica, GuardedJobs)
 
 
 def footprint():
@@ -132,11 +132,11 @@ def test_a_store_that_is_misconfigured_at_the_start_is_taken_into_use_when_it_is
     folder, runs = tmp_path / "missing", []
     job = (lambda: runs.append(1), OFTEN)
     with guarded(f"sqlite:///{folder}/shared.db", job):
-        eventually(lambda: "the store is tried again" in caplog.text, 20)
+        eventually(lambda: "the store is tried again" in caplog.text, 60)
         time.sleep(1.5)
         assert caplog.text.count("the store is tried again") == 1
         folder.mkdir()
-        eventually(lambda: runs, 30)
+        eventually(lambda: runs, 60)
     assert "the store answers now" in caplog.text
 
 
@@ -162,12 +162,12 @@ def test_after_a_restart_of_the_server_the_log_says_what_is_waited_for(caplog):
         valkey(appendonly=True) as server,
         guarded(server.url, (lambda: runs.append(1), OFTEN), run_ttl=2, leader_ttl=2),
     ):
-        eventually(lambda: runs, 20)
+        eventually(lambda: runs, 60)
         server.stop()
         server.start()
-        eventually(lambda: "claims nothing for 1 s: the store's server has restarted" in caplog.text, 20)
+        eventually(lambda: "claims nothing for 1 s: the store's server has restarted" in caplog.text, 60)
         before = len(runs)
-        eventually(lambda: len(runs) > before, 20)
+        eventually(lambda: len(runs) > before, 60)
 
 
 @pytest.mark.slow
@@ -184,7 +184,7 @@ def test_after_ten_seconds_without_the_server_starts_resume_within_one_ttl(keeps
             heartbeat=3,
         ),
     ):
-        eventually(lambda: runs, 20)
+        eventually(lambda: runs, 60)
         server.stop()
         time.sleep(10)
         server.start()

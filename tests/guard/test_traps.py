@@ -213,15 +213,15 @@ def test_one_off_work_of_a_request_runs_here_at_once(url, ledger):
     ran = threading.Event()
     with guarded(url) as (scheduler, _):
         scheduler.add_job(ran.set)
-        assert ran.wait(5)
+        assert ran.wait(60)
     assert ledger.jobs() == {}
 
 
 def test_a_guarded_job_is_triggered_by_hand_with_the_arguments_it_has(url, ledger):
     diary = Diary()
     with guarded(url, (diary, {**RARELY, "id": "report", "args": ["ch"]})) as (_, watch):
-        watch.native.sync.trigger("report").wait(5)
-        refused = watch.native.sync.trigger("report", args={"region": "de"}).wait(5)
+        watch.native.sync.trigger("report").wait(60)
+        refused = watch.native.sync.trigger("report", args={"region": "de"}).wait(60)
     assert len(diary.keys) == 1
     assert refused.state == "failed"
     assert "trigger it without arguments" in refused.error
@@ -455,7 +455,7 @@ def test_a_store_that_is_down_at_the_start_holds_up_nothing_but_the_jobs(caplog)
             eventually(lambda: said(caplog, "store.degraded"))
             assert scheduler.get_job("tick").next_run_time is not None
             server.start()
-            eventually(lambda: diary.keys, 10)
+            eventually(lambda: diary.keys, 60)
 
 
 # On an event loop

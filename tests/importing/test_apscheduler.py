@@ -15,7 +15,7 @@ import pytest
 
 from fencepost.cli.migrate import apscheduler
 from fencepost.cli.migrate.compare import compare
-from fencepost.cli.migrate.values import Call, Imported
+from fencepost.cli.migrate.values import FunctionCall, Imported
 from fencepost.errors import ConfigurationError
 from tests.importing.oracles import first
 
@@ -128,10 +128,10 @@ def test_the_file_says_the_same_without_being_run(found: Imported) -> None:
 
 def test_calls_and_policies(found: Imported) -> None:
     jobs = {job.id: job for job in found.jobs}
-    assert jobs["positional"].body == Call("aps_corpus", "work", [3], {"region": "de"})
+    assert jobs["positional"].body == FunctionCall("aps_corpus", "work", [3], {"region": "de"})
     assert jobs["positional"].policies == {"overlap": "allow(3)"}
     assert jobs["ninety"].policies == {"misfire": "skip", "misfire_after": 600}
-    assert jobs["coroutine"].body == Call("aps_corpus", "wait", [], {}, is_async=True)
+    assert jobs["coroutine"].body == FunctionCall("aps_corpus", "wait", [], {}, is_async=True)
     assert "jitter" in jobs["jittered"].notes[0].what
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.cli.migrate.compare import compare
 from fencepost.cli.migrate.crontab import MACROS, name_of, read_crontab
-from fencepost.cli.migrate.values import Carried, Command
+from fencepost.cli.migrate.values import Carried, ShellCommand
 from tests.importing.oracles import cron_daemon, first
 
 CORPUS = (Path(__file__).parent / "corpus" / "crontab").read_text(encoding="utf-8")
@@ -44,18 +44,18 @@ def only(text: str, **options: bool) -> Carried:
     return job
 
 
-def command(text: str) -> Command:
+def command(text: str) -> ShellCommand:
     body = only(text).body
-    assert isinstance(body, Command)
+    assert isinstance(body, ShellCommand)
     return body
 
 
 def test_environment_lines_hold_from_there_on() -> None:
     text = '0 1 * * * before\nA=1\n B = "two words" \n0 2 * * * after\nSHELL=/bin/bash\nHOME=/srv\n0 3 * * * bashed\n'
     before, after, bashed = (job.body for job in read_crontab(text, "UTC").jobs)
-    assert before == Command("before")
-    assert after == Command("after", {"A": "1", "B": "two words"})
-    assert bashed == Command(["/bin/bash", "-c", "bashed"], {"A": "1", "B": "two words"}, "/srv")
+    assert before == ShellCommand("before")
+    assert after == ShellCommand("after", {"A": "1", "B": "two words"})
+    assert bashed == ShellCommand(["/bin/bash", "-c", "bashed"], {"A": "1", "B": "two words"}, "/srv")
 
 
 def test_a_percent_sign_is_a_new_line_of_standard_input() -> None:
@@ -66,7 +66,7 @@ def test_a_percent_sign_is_a_new_line_of_standard_input() -> None:
 def test_a_system_crontab_has_a_user() -> None:
     text = "17 * * * * root cd / && run-parts /etc/cron.hourly"
     job = only(text, system=True)
-    assert job.body == Command("cd / && run-parts /etc/cron.hourly")
+    assert job.body == ShellCommand("cd / && run-parts /etc/cron.hourly")
     notes = read_crontab(text, "UTC", system=True).notes
     assert any("root" in note.what for note in notes)
 

@@ -83,7 +83,7 @@ def stored(tmp_path: Path) -> Path:
     async def once() -> None:
         async with scheduler:
             handle = await scheduler.trigger(report, idempotency_key="first")
-            await handle.wait(timeout=30)
+            await handle.wait(timeout=60)
 
     asyncio.run(once())
     (tmp_path / "app.py").write_text(

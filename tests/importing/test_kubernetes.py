@@ -12,7 +12,7 @@ import yaml
 
 from fencepost.cli.migrate.compare import compare
 from fencepost.cli.migrate.kubernetes import read_cronjobs
-from fencepost.cli.migrate.values import Carried, Command
+from fencepost.cli.migrate.values import Carried, ShellCommand
 from fencepost.errors import ConfigurationError
 from tests.importing.oracles import MONTHS, WEEKDAYS, first, wall_walk
 
@@ -117,7 +117,7 @@ def test_what_a_cronjob_says_becomes_policies() -> None:
 
 def test_variables_in_commands_are_replaced_as_kubernetes_does() -> None:
     [job] = [job for job in read_cronjobs(POLICIES, "UTC").jobs if job.id == "full"]
-    assert job.body == Command(
+    assert job.body == ShellCommand(
         ["/bin/report", "--region=ch", "$(HOME)", "$(ELSEWHERE)", "--base", "https://ch.example.org"],
         {"REGION": "ch", "URL": "https://ch.example.org"},
         "/srv/shop",

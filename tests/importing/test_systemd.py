@@ -10,7 +10,7 @@ import pytest
 
 from fencepost.cli.migrate.compare import compare
 from fencepost.cli.migrate.systemd import read_timers, span, units_of
-from fencepost.cli.migrate.values import Carried, Command, Imported, Unreadable
+from fencepost.cli.migrate.values import CannotCarryOver, Carried, Imported, ShellCommand
 from tests.importing.oracles import systemd_analyze
 
 LINES = (Path(__file__).parent / "corpus" / "oncalendar").read_text(encoding="utf-8").splitlines()
@@ -123,7 +123,7 @@ def test_a_service_becomes_a_command() -> None:
         "ExecStart=/bin/work --all \\\n  'one word' 100%%\n"
     )
     job = only("OnCalendar=daily", service)
-    assert job.body == Command(
+    assert job.body == ShellCommand(
         ["/bin/work", "--all", "one word", "100%"], {"A": "1", "B": "two words"}, "/srv/app"
     )
     assert job.policies["timeout"] == 600
@@ -137,7 +137,7 @@ def test_a_service_becomes_a_command() -> None:
 def test_variables_and_several_commands_need_a_shell() -> None:
     service = "[Service]\nExecStart=-/bin/first ${A}x $B 'it`s' $$C\nExecStart=/bin/second a;b\n"
     body = only("OnCalendar=daily", service).body
-    assert isinstance(body, Command)
+    assert isinstance(body, ShellCommand)
     assert body.command == "{ /bin/first \"${A}x\" $B 'it`s' \"\\$C\" || true; } && /bin/second 'a;b'"
 
 
@@ -156,5 +156,5 @@ def test_spans() -> None:
     assert span("90") == timedelta(seconds=90)
     assert span("2d12h") == timedelta(days=2.5)
     for wrong in ("", "5 parsecs", "h", "9" * 90 + "w"):
-        with pytest.raises(Unreadable):
+        with pytest.raises(CannotCarryOver):
             span(wrong)

@@ -68,7 +68,7 @@ class Stops:
 
 async def ran(scheduler, **args):
     handle = await scheduler.trigger("stops", args=args or None)
-    fire = await handle.wait(timeout=30)
+    fire = await handle.wait(timeout=60)
     assert fire.state == "succeeded", fire.error
     return {each["name"]: each for each in fire.progress["pipeline"]["phases"]}
 
@@ -173,7 +173,9 @@ async def test_the_decision_table(
     assert ("source_probe" in phases) is full
     assert bool(server.requests) is full
     if why is not None:
-        newest = (await scheduler.ask(scheduler.do_look(lambda store: store.find_fires(all_fires()))))[0]
+        newest = (
+            await scheduler.ask(scheduler.lifecycle.with_store(lambda store: store.find_fires(all_fires())))
+        )[0]
         told = [each["why"] for each in newest.checkpoint["results"]["source_probe"].values()]
         assert any(why in each for each in told), told
         failed = [each for each in told if "failed" in each]

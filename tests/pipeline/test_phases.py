@@ -35,7 +35,7 @@ def passed(fire):
 
 async def ran(scheduler, job="stops", **args):
     handle = await scheduler.trigger(job, args=args or None)
-    return await handle.wait(timeout=30)
+    return await handle.wait(timeout=60)
 
 
 async def test_phases_run_in_order_and_see_the_results_before_them(scheduled):
@@ -133,7 +133,7 @@ async def test_a_failing_phase_fails_the_run_and_leaves_what_was_kept(scheduled,
     fresh = await ran(scheduler)  # nothing is left that would be in its way
     assert fresh.state == "succeeded"
     assert passed(fresh) == {"prepare": "done", "import": "done"}
-    [record] = await scheduler.ask(scheduler.do_look(lambda store: store.jobs(["stops"])))
+    [record] = await scheduler.ask(scheduler.lifecycle.with_store(lambda store: store.jobs(["stops"])))
     assert record.kept["values"] == {"rows": 2}
     assert (await pipeline_status(scheduler))["last_error"] is None
 
@@ -316,15 +316,15 @@ async def test_a_graceful_stop_gives_it_back_after_the_phase_has_ended(scheduled
     pipeline.phase("two")(wait_async if kind == "coroutine" else wait_for_the_end)
     first = await scheduled(pipeline)
     handle = await first.trigger("stops")
-    await eventually(lambda: begun == ["one", "two"], seconds=20)
+    await eventually(lambda: begun == ["one", "two"], seconds=60)
     await first.stop()
     second = await scheduled(pipeline)
-    fire = await second.ask(second.do_find(handle.key))
+    fire = await second.ask(second.fire_operations.find(handle.key))
     [attempt] = fire.attempts
     assert attempt.outcome == "given back"
     assert attempt.finished_at >= ended[0]
-    await eventually(lambda: len(begun) == 3, seconds=20)
-    while not (fire := await second.ask(second.do_find(handle.key))).state.final:
+    await eventually(lambda: len(begun) == 3, seconds=60)
+    while not (fire := await second.ask(second.fire_operations.find(handle.key))).state.final:
         await asyncio.sleep(0.01)
     assert (fire.state, fire.token) == ("succeeded", 2)
     assert begun == ["one", "two", "two"]
@@ -339,18 +339,18 @@ async def test_a_phase_that_does_not_end_in_time_is_not_given_back(scheduled):
     def deaf(run):
         begun.append(run.fire.token)
         if run.fire.token == 1:
-            go.wait(30)
+            go.wait(60)
 
     first = await scheduled(pipeline)
     handle = await first.trigger("stops")
-    await eventually(lambda: begun == [1], seconds=20)
+    await eventually(lambda: begun == [1], seconds=60)
     await first.stop()
     second = await scheduled(pipeline)
-    fire = await second.ask(second.do_find(handle.key))
+    fire = await second.ask(second.fire_operations.find(handle.key))
     assert (fire.state, fire.token) == ("running", 1)
-    await eventually(lambda: begun == [1, 2], seconds=30)
+    await eventually(lambda: begun == [1, 2], seconds=60)
     go.set()
-    while not (fire := await second.ask(second.do_find(handle.key))).state.final:
+    while not (fire := await second.ask(second.fire_operations.find(handle.key))).state.final:
         await asyncio.sleep(0.01)
     assert (fire.state, fire.crashes) == ("succeeded", 1)
 
@@ -367,9 +367,9 @@ async def test_a_cancelled_run_ends_at_its_next_report(scheduled):
 
     scheduler = await scheduled(pipeline)
     handle = await scheduler.trigger("stops")
-    await eventually(begun.is_set, seconds=20)
+    await eventually(begun.is_set, seconds=60)
     await scheduler.cancel(handle.key)
-    fire = await handle.wait(timeout=30)
+    fire = await handle.wait(timeout=60)
     assert (fire.state, fire.reason) == ("cancelled", "on request")
     status = await pipeline_status(scheduler)
     assert (status["status"], status["last_error"]) == ("failed", "cancelled: on request")
@@ -382,7 +382,7 @@ async def test_reports_are_throttled_and_the_last_one_arrives(scheduled):
     def count(run):
         for number in range(100_000):
             run.report(done=number + 1, total=100_000)
-        go.wait(30)
+        go.wait(60)
 
     scheduler = await scheduled(pipeline)
     updates = []
@@ -392,7 +392,7 @@ async def test_reports_are_throttled_and_the_last_one_arrives(scheduled):
     while (await pipeline_status(scheduler))["processed"] != 100_000:
         await asyncio.sleep(0.02)
     go.set()
-    await handle.wait(timeout=30)
+    await handle.wait(timeout=60)
     assert len(updates) < 20
 
 
@@ -402,7 +402,7 @@ async def test_a_report_of_the_fire_itself_leaves_the_phase_in_sight(scheduled):
     @pipeline.phase("import", blocking=True)
     def import_(run):
         current_fire().report(done=7, message="from a function that knows no pipelines")
-        go.wait(30)
+        go.wait(60)
 
     scheduler = await scheduled(pipeline)
     handle = await scheduler.trigger("stops")
@@ -410,7 +410,7 @@ async def test_a_report_of_the_fire_itself_leaves_the_phase_in_sight(scheduled):
         await asyncio.sleep(0.02)
     assert (status["phase"], status["blocking_maintenance"]) == ("import", True)
     go.set()
-    await handle.wait(timeout=30)
+    await handle.wait(timeout=60)
 
 
 def test_etas_are_declared_then_learned():

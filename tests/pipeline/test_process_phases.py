@@ -108,7 +108,7 @@ async def test_it_is_ended_with_its_run(scheduled, tmp_path, end):
         await scheduler.stop()
         await eventually(lambda: not alive(told))
         return
-    fire = await handle.wait(timeout=30)
+    fire = await handle.wait(timeout=60)
     assert fire.state == ("cancelled" if end == "cancel" else "failed")
     assert not alive(told)
 

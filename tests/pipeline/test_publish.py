@@ -130,7 +130,7 @@ def publishing(base, fail=False):
 
 
 async def ran(scheduler, **args):
-    return await (await scheduler.trigger("stops", args=args or None)).wait(timeout=30)
+    return await (await scheduler.trigger("stops", args=args or None)).wait(timeout=60)
 
 
 async def test_readers_never_see_mixed_rows(scheduled, base):
@@ -194,15 +194,15 @@ async def test_a_run_that_was_cancelled_publishes_nothing(scheduled, base):
         with closing(base.connect()) as connection, run.publish(connection, "operators", "stops") as new:
             load(base, connection, new, run.fire.token)
             loaded.set()
-            go.wait(30)
+            go.wait(60)
 
     scheduler = await scheduled(pipeline)
     handle = await scheduler.trigger("stops")
-    await eventually(loaded.is_set, seconds=20)
+    await eventually(loaded.is_set, seconds=60)
     await scheduler.cancel(handle.key)
-    await eventually(lambda: any(run.cause for run in scheduler.replica.runs.values()), seconds=20)
+    await eventually(lambda: any(run.cause for run in scheduler.replica.runs.values()), seconds=60)
     go.set()
-    assert (await handle.wait(30)).state == "cancelled"
+    assert (await handle.wait(60)).state == "cancelled"
     with closing(base.connect()) as connection:
         assert seen(base, connection) == [[], []]
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from fencepost.cli.progress import Bars, Lines
+from fencepost.cli.progress import Bars, ProgressLines
 from fencepost.model import FireRecord, State
 from fencepost.pipeline.status import read_status
 from tests.cluster.harness import Reader
@@ -70,10 +70,10 @@ def background(folder, *words):
         yield popen
     finally:
         popen.terminate()
-        popen.communicate(timeout=10)
+        popen.communicate(timeout=120)
 
 
-def eventually(condition, seconds=20.0):
+def eventually(condition, seconds=60.0):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -146,7 +146,7 @@ def test_on_a_terminal_there_is_a_bar_for_each_phase(folder):
         if b"3/4" in drawn:
             hold.unlink(missing_ok=True)
     os.close(ours)
-    assert popen.wait(30) == 0
+    assert popen.wait(120) == 0
     text = drawn.decode(errors="replace")
     assert "✓" in text
     assert "download" in text
@@ -190,7 +190,7 @@ def test_bars():
 
 
 def test_lines(capsys):
-    lines = Lines()
+    lines = ProgressLines()
     for each in [*STORY, STORY[-1]]:
         lines.show(each)
     assert capsys.readouterr().err.splitlines() == [

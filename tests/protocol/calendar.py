@@ -17,6 +17,8 @@ MINUTE = timedelta(minutes=1)
 def due_between(trigger: Mapping[str, Any], after: datetime, until: datetime) -> list[datetime]:
     """The fires of this trigger (as JSON) in (after, until]."""
     kind = trigger["type"]
+    if kind == "after":
+        return []
     if kind in _MADE_OF_OTHERS:
         return sorted(_MADE_OF_OTHERS[kind](trigger, after, until))
     if kind == "every":

@@ -20,11 +20,16 @@ from typing import Any
 
 import pytest
 
-from fencepost.model import FireRecord, Job, JobRecord, Lease, Origin, Overlap, State, manual_key
+from fencepost.model import Backfill, FireRecord, Job, JobRecord, Lease, Origin, Overlap, State, manual_key
+from fencepost.model.notices import EVERY_RUN
 from fencepost.model.triggers import EARLIEST, Trigger, at, cron, every
-from fencepost.replica.plan import expand
+from fencepost.model.triggers.following import After
+from fencepost.model.watching import Rule
+from fencepost.replica.plan import expand, plans_of
 from fencepost.store.base import (
-    Beat,
+    NO_JOB,
+    Adopt,
+    Alive,
     Campaign,
     ChangeJob,
     Claimed,
@@ -32,27 +37,42 @@ from fencepost.store.base import (
     DueJobs,
     FireQuery,
     GiveBack,
+    HeartbeatRequest,
     JobPage,
+    Missing,
     NewFire,
     Plan,
     PutJob,
+    RemoteRuns,
     Report,
     RetryLater,
     Roster,
     Seen,
     Settle,
+    Start,
     Suspect,
     Update,
     Watched,
 )
+from fencepost.store.outbox import NoticeChange, OutboxQuery
 from fencepost.store.state import StoreState
 from fencepost.testing.conformance import Harness, StoreConformance
 from tests.protocol.model import OPERATIONS
+from tests.protocol.sim.apart import draw_limits, draw_priority
 from tests.protocol.sim.draw import varied
 
 REPLICAS = ("a", "b", "c")
 TARGETS = ("work", "play")
+LANES = ("@dream", "work@gpu", "play@gpu")
 JOBS = ("j1", "j2", "j3", "j4", "j5")
+_OVERLAPS = ("skip", "queue", "queue(2)", "allow(2)", "allow(150)", "replace")
+_CHAINED = {
+    "j3": After(("j1",)),
+    "j4": After(("j1", "j2"), "ended"),
+    "j5": After(("j3",)),
+    "j1": After(("j5",)),
+}
+"""The last one closes a circle."""
 DEFINITIONS = 3
 """Of each job."""
 ORIGINS = (
@@ -98,18 +118,27 @@ class Comparison:
         self.moment = harness.moment
         self.seed = seed
         self.chance = random.Random(seed)
+        self._readers = random.Random(f"{seed}:readers")
+        self._traces = random.Random(f"{seed}:traces")
         self.model = StoreState()
         self.model.remembers_empty_claims = harness.store.remembers_empty_claims
         self.model.may_lose_writes = harness.store.may_lose_writes
         self.tally: Counter[str] = Counter()
         self.operations: list[str] = []
-        self._beats: Counter[str] = Counter()
+        self._heartbeats: Counter[str] = Counter()
         self._claims: Counter[str] = Counter()
         self._roster: Roster | None = None
         self._fires: dict[str, FireRecord] = {}
         """Fires as last heard of, current or not."""
         self._plans: list[Plan] = []
         self._manual = 0
+        self._is_plain = seed % 4 == 1
+        """In half of the quieter seeds there is nothing that leaves the fast path: it is compared, too."""
+        self._notices = random.Random(f"notices {seed}")
+        """Apart from the others, so that their draws stay what they were."""
+        self._late = random.Random(f"{seed}:late")
+        self._remote = random.Random(f"{seed}:remote") if seed % 3 == 2 else None
+        """In a third of the seeds: some jobs run on an engine, or in a pool. Drawn apart from the rest."""
 
     async def run(self, steps: int) -> Counter[str]:
         for replica in REPLICAS:
@@ -127,6 +156,8 @@ class Comparison:
             self._claim: 18,
             self._update: 14,
             self._add: 5,
+            self._backfill: 4,
+            self._skip: 2,
             self._cancel: 3,
             self._look: 5,
             self._prune: 1,
@@ -139,8 +170,16 @@ class Comparison:
         ):  # every other seed is quieter: mostly fires that are planned, claimed and settled in time
             moves = {move: weight / 10 for move, weight in moves.items()} | {self._go_on: 12}
             del moves[self._remember_more]
+            if self._is_plain:
+                del moves[self._backfill], moves[self._skip]
         for move in self.chance.choices(list(moves), list(moves.values()), k=steps):
             await move()
+            if self.seed % 3 == 0 and self._notices.random() < 0.2:
+                await self._notice()
+            if self._remote is not None and self._remote.random() < 0.3:
+                await self._look_after_engine(self._remote)
+            if self._is_plain and self._late.random() < 0.05:
+                await self._fall_behind(self._late)
         await self._compare_everything()
         return self.tally
 
@@ -189,6 +228,51 @@ class Comparison:
             await self.ask("history", job_id)
         await self.ask("history_since", EARLIEST)
         await self.ask("find_fires", FireQuery(limit=100_000))
+        await self.ask("outbox", OutboxQuery(limit=2_000, changes=True))
+
+    # --- notifications ------------------------------------------------------------------------------------
+
+    async def _notice(self) -> None:
+        chance = self._notices
+        kind = chance.choice(["rules", "rules", "watch", "watch", "read", "update"])
+        if kind == "rules":
+            channel = chance.choice(["ops", "pager"])
+            causes = [
+                "failed",
+                "lost",
+                "missed",
+                "recovered",
+                "late:30",
+                "no_success:90",
+                "failed_in_a_row:2",
+            ]
+            on = chance.sample(causes, chance.randint(1, 4)) if chance.random() < 0.8 else EVERY_RUN
+            rule = Rule(channel, tuple(on), chance.choice(["", "j1", "j[2-4]"]))
+            if chance.random() < 0.5:
+                await self.ask("put_rules", channel, [rule] if chance.random() < 0.9 else [])
+            else:
+                name = chance.choice(["one", "two"])
+                by_hand = replace(rule, name=name, by="someone") if chance.random() < 0.7 else None
+                await self.ask("change_rule", name, by_hand, "someone")
+        elif kind == "watch":
+            ids, lease = chance.sample(JOBS, 3), self.model.leader
+            page = JobPage(chance.randint(1, 5), chance.choice(["", "j2"])) if chance.random() < 0.5 else None
+            await self.ask("watch_jobs", lease.holder or "a", lease.term, page, ids)
+        else:
+            query = OutboxQuery(
+                chance.choice(["", "ops"]),
+                chance.random() < 0.3,
+                limit=chance.randint(1, 20),
+                changes=chance.random() < 0.3,
+            )
+            found = (await self.ask("outbox", query)).notices
+            self.tally["notices"] += len(found)
+            if found and kind == "update":
+                some = chance.sample(found, min(len(found), 3))
+                kinds: list[Any] = ["delivered", "delivered", "failed", "aside", "retry", "drop"]
+                await self.ask(
+                    "update_outbox", [NoticeChange(each.key, chance.choice(kinds)) for each in some]
+                )
 
     # --- time ---------------------------------------------------------------------------------------------
 
@@ -211,6 +295,8 @@ class Comparison:
 
     async def _join(self, replica: str) -> None:
         targets = tuple(t for t in TARGETS if self.chance.random() < 0.7)
+        if self._remote is not None:
+            targets += LANES
         await self.ask("heartbeat", self._beat_of(replica, joining=True, targets=targets))
 
     async def _join_again(self) -> None:
@@ -219,22 +305,24 @@ class Comparison:
     async def _beat(self) -> None:
         chance = self.chance
         for replica in REPLICAS if chance.random() < 0.5 else (chance.choice(REPLICAS),):
-            beat = self._beat_of(replica, draining=chance.random() < 0.03)
+            request = self._beat_of(replica, draining=chance.random() < 0.03)
             if chance.random() < 0.7:
-                beat = replace(beat, campaign=Campaign(TTL, self._watched()))
+                request = replace(request, campaign=Campaign(TTL, self._watched()))
             if chance.random() < 0.1:
                 keys = sorted(self._fires)
-                beat = replace(
-                    beat, lingering=tuple(chance.sample(keys, min(len(keys), chance.randint(0, 2))))
+                request = replace(
+                    request, lingering=tuple(chance.sample(keys, min(len(keys), chance.randint(0, 2))))
                 )
             if chance.random() < 0.1:
-                beat = replace(beat, number=max(0, beat.number - chance.randint(1, 3)))
-            await self.ask("heartbeat", beat)
+                request = replace(request, number=max(0, request.number - chance.randint(1, 3)))
+            await self.ask("heartbeat", request)
 
-    def _beat_of(self, replica: str, **given: Any) -> Beat:
-        self._beats[replica] += 1
+    def _beat_of(self, replica: str, **given: Any) -> HeartbeatRequest:
+        self._heartbeats[replica] += 1
         claim_no = self._claims[replica]
-        return Beat(replica, self._beats[replica], TTL, HEARTBEAT, claim_no=claim_no, **given)
+        return HeartbeatRequest(
+            replica, self._heartbeats[replica], TTL, HEARTBEAT, claim_no=claim_no, **given
+        )
 
     async def _remember_more(self) -> None:
         """A replica was told of something that the store does not have: it has lost data."""
@@ -304,8 +392,16 @@ class Comparison:
             put = PutJob(self._draw_job(), revision, by, replace=chance.random() < 0.9)
             if chance.random() < 0.15:
                 put = replace(put, source="api")
-            puts.append(replace(put, origin=chance.choice(ORIGINS)))
+            puts.append(self._expecting(replace(put, origin=chance.choice(ORIGINS))))
         await self.ask("put_jobs", puts)
+
+    def _expecting(self, put: PutJob) -> PutJob:
+        """Some name the definition that they have seen: the one that holds, an earlier one, or none."""
+        if self._readers.random() < 0.8:
+            return put
+        known = self.model.jobs.rows.get(put.job.id)
+        seen = [NO_JOB, *((known.fingerprint, known.fingerprint, *known.earlier) if known else ())]
+        return replace(put, expected=self._readers.choice(seen))
 
     async def _put_earlier(self) -> None:
         """A definition that has been replaced: code declares it again, or somebody asks for it now."""
@@ -320,20 +416,40 @@ class Comparison:
         return self._definition(self.chance.choice(JOBS), self.chance.randrange(DEFINITIONS))
 
     def _definition(self, id: str, number: int) -> Job:
-        """One of few for each id, so that they come back."""
+        """One of few for each id, so that they come back. In half of the seeds with priorities."""
+        job = self._usual(id, number)
+        if self.seed // 4 % 2:
+            return job
+        return replace(job, priority=draw_priority(f"{self.seed}:{id}:{number}"))
+
+    def _usual(self, id: str, number: int) -> Job:
         chance = random.Random(f"{self.seed}:{id}:{number}")
+        if self._is_plain:
+            plain = replace(self._local(id, chance), jitter=None)
+            return replace(plain, overlap=Overlap()) if plain.overlap.kind == "replace" else plain
+        job = replace(self._local(id, chance), limits=draw_limits(f"{self.seed}:{id}:{number}"))
+        if self.seed % 3 == 0 and number and id in _CHAINED:
+            job = replace(job, trigger=_CHAINED[id])
+        if self._remote is None or random.Random(f"{self.seed}:{id}:{number}:remote").random() < 0.4:
+            return job
+        if number % 2:
+            return replace(job, execute_on="gpu")
+        return replace(job, engine="dream", engine_options={"queue": id})
+
+    def _local(self, id: str, chance: random.Random) -> Job:
         return Job(
             id,
             chance.choice(TARGETS),
             self._draw_trigger(chance),
             args={"n": chance.randint(0, 9)},
-            overlap=Overlap.parse(chance.choice(["skip", "queue", "queue(2)", "allow(2)", "allow(150)"])),
+            overlap=Overlap.parse(chance.choice(_OVERLAPS)),
             misfire=chance.choice(["latest", "all", "skip"]),
             misfire_after=timedelta(seconds=chance.choice([2.5, 30])),
             timeout=chance.choice([None, timedelta(seconds=60)]),
             after_crash=chance.choice(["record", "rerun"]),
             crash_attempts=chance.randint(1, 2),
             execute_on=chance.choice(["any", "any", "leader"]),
+            jitter=chance.choice([None, None, None, timedelta(seconds=4)]),
         )
 
     def _draw_trigger(self, chance: random.Random) -> Trigger | None:
@@ -363,13 +479,44 @@ class Comparison:
             known is not None and self.chance.random() < 0.3
         ):  # as read before, or after, its trigger was changed
             change = replace(change, version=known.version - self.chance.randint(0, 1))
+        if known is not None and self._readers.random() < 0.2:
+            change = replace(change, expected=self._readers.choice([known.fingerprint, *known.earlier]))
         await self.ask("change_job", change)
+
+    async def _backfill(self) -> None:
+        """Start one, or act on one."""
+        chance, now = self.chance, self.moment().wall
+        id = chance.choice(JOBS)
+        record = self.model.jobs.rows.get(id)
+        names = [each.name for each in record.backfills] if record else []
+        if names and chance.random() < 0.6:
+            kind = chance.choice(["pause backfill", "resume backfill", "resume backfill", "cancel backfill"])
+            await self.ask("change_job", ChangeJob(id, kind, by="ann", name=chance.choice(names)))  # type: ignore[arg-type]
+            return
+        since = now - timedelta(seconds=chance.choice([30, 300, 2000]))
+        trigger = every(seconds=chance.choice([5, 20]), anchor=since)
+        backfill = Backfill(f"b{len(names)}", trigger, since, now, since, limit=chance.randint(1, 3))
+        backfill = replace(backfill, reverse=chance.random() < 0.5, only_missing=chance.random() < 0.5)
+        await self.ask("change_job", ChangeJob(id, "backfill", by="ann", backfill=backfill))
+
+    async def _skip(self) -> None:
+        chance = self.chance
+        record = self.model.jobs.rows.get(chance.choice(JOBS))
+        ahead = record.next_run_after(self.moment().wall) if record else None
+        if record is None or ahead is None:
+            return
+        skips = [each.due_at for each in record.skips]
+        if skips and chance.random() < 0.3:
+            await self.ask("change_job", ChangeJob(record.id, "unskip", due_at=chance.choice(skips)))
+        else:
+            due_at = ahead + timedelta(seconds=chance.choice([0, 0, 0, 1]))
+            await self.ask("change_job", ChangeJob(record.id, "skip", "holiday", "ann", due_at=due_at))
 
     async def _plan(self) -> None:
         chance = self.chance
         horizon = chance.choice([0.0, 20.0, 90.0])
         due: DueJobs = await self.ask("due_jobs", horizon, chance.choice([1, 3, 100]))
-        plans = [expand(record, due.now, horizon, due.gaps_of(record)) for record in due.jobs]
+        plans = [each for record in due.jobs for each in self._plans_of(record, due, horizon)]
         if self._plans and chance.random() < 0.2:
             plans.append(chance.choice(self._plans))
         if plans:
@@ -377,6 +524,13 @@ class Comparison:
             written = await self.ask("plan_fires", plans)
             self.tally["plan refused"] += written.count(False)
             self.tally["stretch"] += sum(1 for plan in plans for row in plan.rows if row.count > 1)
+
+    def _plans_of(self, record: JobRecord, due: DueJobs, horizon: float) -> list[Plan]:
+        """Also one that adds nothing."""
+        plans = plans_of(record, due.now, horizon, due.gaps_of(record))
+        if record.segments and all(plan.backfill for plan in plans):
+            plans.append(expand(record, due.now, horizon, due.gaps_of(record)))
+        return plans
 
     # --- fires ----------------------------------------------------------------------------------------------
 
@@ -426,6 +580,29 @@ class Comparison:
         await self.ask("update_claims", replica, kept)
         await self.ask("find_fires", FireQuery(limit=20))
 
+    async def _fall_behind(self, chance: random.Random) -> None:
+        """A job's fires are missed under one policy. Under the next, before any was claimed, more are late."""
+        records = [each for each in self.model.jobs.rows.values() if each.segments]
+        if not records:
+            return
+        job, replica = chance.choice(sorted(records, key=lambda each: each.id)).job, chance.choice(REPLICAS)
+        in_time = timedelta(seconds=1)
+        for misfire in ("skip", "latest"):
+            put = PutJob(replace(job, misfire=misfire, misfire_after=in_time), by=replica, chosen=True)
+            await self.ask("put_jobs", [put])
+            await self.ask("heartbeat", self._beat_of(replica, targets=TARGETS))
+            due: DueJobs = await self.ask("due_jobs", 90.0, 100)
+            await self.ask(
+                "plan_fires", [each for job in due.jobs for each in self._plans_of(job, due, 90.0)]
+            )
+            ahead = sorted(fire.due_at for fire in self.model.fires.planned_after(job.id, due.now))
+            late_at = ahead[min(2, len(ahead) - 1)] + 1.2 * in_time if ahead else due.now
+            await self._pass(max(0.0, (late_at - self.moment().wall).total_seconds()))
+            self._claims[replica] += 1
+            incarnation = self.model.leader.era.incarnation
+            request = ClaimRequest(replica, self._claims[replica], 20, None, incarnation)
+            await self.ask("claim_fires", request)
+
     def _draw_update(self, fire: FireRecord) -> Update:
         chance = self.chance
         key, token = fire.key, fire.token - (chance.random() < 0.05)
@@ -437,7 +614,8 @@ class Comparison:
         if kind == 2:
             saves = chance.random() < 0.5
             output = chance.choice([None, "so far"])
-            return Report(key, token, {"done": chance.randint(0, 9)}, saves, [1] if saves else None, output)
+            progress, checkpoint = {"done": chance.randint(0, 9)}, [1] if saves else None
+            return Report(key, token, progress, saves, checkpoint, output, self._draw_trace())
         settle = Settle(key, token, chance.choice(FINALS), chance.choice([None, "reason"]))
         extra = chance.random()  # most have neither
         if extra < 0.1:
@@ -445,6 +623,32 @@ class Comparison:
         if extra < 0.2:
             return replace(settle, result=chance.choice([{"rows": 3}, [None], 0, "text"]))
         return replace(settle, keep={"tag": token}) if extra > 0.95 else settle
+
+    async def _look_after_engine(self, chance: random.Random) -> None:
+        replica = chance.choice(REPLICAS)
+        runs: RemoteRuns = await self.ask("remote_runs", replica, "dream")
+        fires = [claim.fire for claim in (*runs.mine, *runs.orphaned)]
+        some = chance.sample(fires, min(len(fires), chance.randint(0, 3)))
+        updates = [self._draw_remote(chance, fire, replica) for fire in some]
+        reply = await self.ask("update_claims", chance.choice(["worker", replica]), updates)
+        self.tally["remote"] += sum(reply.accepted)
+        for fire in some:
+            await self.ask("find_fires", FireQuery(key=fire.key))
+
+    def _draw_remote(self, chance: random.Random, fire: FireRecord, replica: str) -> Update:
+        key, token, worker = fire.key, fire.token - (chance.random() < 0.05), chance.choice(["v", "w"])
+        kind, beats = chance.randint(0, 4), dict(fire.remote or {}).get("beats", 0)
+        if kind == 0:
+            return Adopt(key, token, replica)
+        if kind < 3:
+            return Start(key, token, worker, HEARTBEAT, chance.choice([None, TTL]))
+        if kind == 3:
+            return Alive(key, token, worker, HEARTBEAT, TTL)
+        then = chance.choice([None, None, Settle(key, token, State.FAILED, error="exit code 1")])
+        seen = beats - (chance.random() < 0.1)
+        return Missing(
+            key, token, seen, chance.choice([1.0, 20.0, 50.0]), chance.choice([1, 2]), then, "gone"
+        )
 
     async def _add(self) -> None:
         chance = self.chance
@@ -455,8 +659,20 @@ class Comparison:
         repeats = chance.choice(
             [None, {"key": "a!b", "due_at": "2026-11-15T12:00:00.000000Z", "effect_key": "a!b"}]
         )
-        new = NewFire(key, job_id, {"x": 1}, if_active, "ann", repeats)  # type: ignore[arg-type]
+        trace = {"caller": found} if (found := self._draw_trace()) else None
+        new = NewFire(key, job_id, {"x": 1}, if_active, "ann", repeats, trace)  # type: ignore[arg-type]
+        if self._is_plain:
+            pass
+        elif chance.random() < 0.4:
+            new = replace(new, delay=chance.choice([0.5, 7.0, 100.0]))
+        elif chance.random() < 0.2:
+            new = replace(new, due_at=self.moment().wall + timedelta(seconds=chance.choice([-9, 40])))
         await self.ask("add_fire", new)
+
+    def _draw_trace(self) -> str | None:
+        """Most have none."""
+        draws = self._traces
+        return f"00-{draws.getrandbits(128):032x}-00f067aa0ba902b7-01" if draws.random() < 0.3 else None
 
     async def _cancel(self) -> None:
         key = self.chance.choice([*self._fires, "nothing"])
@@ -562,6 +778,8 @@ def _fires_in(reply: Any) -> Iterator[FireRecord]:
     elif isinstance(reply, Claimed):
         yield from reply.closed
         yield from (claim.fire for claim in reply.claims)
+    elif isinstance(reply, RemoteRuns):
+        yield from (claim.fire for claim in (*reply.mine, *reply.orphaned))
     elif isinstance(reply, tuple):
         yield from (fire for fire in reply if isinstance(fire, FireRecord))
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.model import FireRecord
-from fencepost.store.base import Report, RetryLater, Settle, Update
+from fencepost.store.base import GiveBack, RetryLater, Settle, Update
 
 
 def told(name: str, args: tuple[Any, ...], reply: Any) -> str:
@@ -60,7 +60,9 @@ def _update(update: Update) -> str:
         return f"{key} {update.state}"
     if isinstance(update, RetryLater):
         return f"{key} retry in {update.delay:.3f}"
-    return f"{key} {'report' if isinstance(update, Report) else 'given back'}"
+    if isinstance(update, GiveBack):
+        return f"{key} given back"
+    return f"{key} {type(update).__name__.lower()}"
 
 
 def _closed(fire: FireRecord) -> str:

@@ -12,15 +12,19 @@ of a process are in `fixtures.py`.
 """
 
 from tests.servers.clocks import Clock, clock
+from tests.servers.mariadb import MariaServer, mariadb
 from tests.servers.postgresql import PostgresServer, postgres
 from tests.servers.process import Server, ServerMissing
 from tests.servers.proxy import Proxy, Rule, cut_after, cut_before, delay, half_open, hold, reset, sliced
+from tests.servers.rabbitmq import RabbitServer, rabbitmq
 from tests.servers.redislike import RedisServer, redis, valkey
 
 __all__ = [
     "Clock",
+    "MariaServer",
     "PostgresServer",
     "Proxy",
+    "RabbitServer",
     "RedisServer",
     "Rule",
     "Server",
@@ -31,7 +35,9 @@ __all__ = [
     "delay",
     "half_open",
     "hold",
+    "mariadb",
     "postgres",
+    "rabbitmq",
     "redis",
     "reset",
     "sliced",

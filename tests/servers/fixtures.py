@@ -13,6 +13,7 @@ from functools import cache
 
 import pytest
 
+from tests.servers.mariadb import MariaServer, mariadb
 from tests.servers.postgresql import PostgresServer, Version, postgres
 from tests.servers.process import ServerMissing
 from tests.servers.redislike import RedisServer, redis, valkey
@@ -72,6 +73,26 @@ def postgres_servers() -> Iterator[Callable[[Version], PostgresServer]]:
     """One of each version, whatever the order in which tests ask."""
     with ExitStack() as stack:
         yield cache(lambda version: stack.enter_context(postgres(version)))
+
+
+@pytest.fixture
+def mysql_url(mysql_server: MariaServer) -> Iterator[str]:
+    """Of an empty database on MariaDB."""
+    with mysql_server.database() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def mysql_server() -> Iterator[MariaServer]:
+    """Skips where there is no MariaDB; where CI=true it must be there."""
+    try:
+        server = mariadb()
+    except ServerMissing as reason:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(reason))
+    with server:
+        yield server
 
 
 @pytest.fixture(scope="session", autouse=True)

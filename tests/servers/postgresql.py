@@ -71,20 +71,27 @@ class PostgresServer(Server):
             command += ["-c", f"{name}={text}"]
         return command
 
-    def create_data(self) -> None:
+    def _borrow_binaries(self) -> None:
         if self.user is not None and not may_run(self._binaries / "postgres", self.user):
             self._binaries = _copied(self._binaries, self.folder)
+
+    def create_data(self) -> None:
+        self._borrow_binaries()
         options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
         self._run([str(self._binaries / "initdb"), "-D", str(self.data), *options])
         if not self.data.exists():  # it removes what it could not finish
             raise RuntimeError(f"no data folder was made. The log ends:\n{self.told()}")
 
     def ready(self) -> bool:
+        return self._status() == "ready"
+
+    def _status(self) -> str:
+        """As this very process says: `starting`, `ready`, `standby`; empty before."""
         try:
             lines = (self.data / "postmaster.pid").read_text().split("\n")
         except OSError:
-            return False
-        return lines[0] == str(self.pid) and len(lines) > 7 and lines[7].strip() == "ready"
+            return ""
+        return lines[7].strip() if lines[0] == str(self.pid) and len(lines) > 7 else ""
 
     def stop(self, mode: StopMode = "fast", seconds: float = PATIENCE) -> None:
         """`smart` waits for clients to leave, `fast` throws them out, `immediate` is a crash: it recovers at start."""

@@ -37,6 +37,8 @@ class Server(ABC):
     """By which its keeper ends it."""
     user: int | None = None
     """Whom to run as; None: as ourselves."""
+    patience = PATIENCE
+    """Seconds for it to start."""
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         self._env = {**ENVIRONMENT, **(env or {})}
@@ -95,12 +97,14 @@ class Server(ABC):
         if self.alive:
             raise RuntimeError(f"{self} is running already")
         self.pid = self._keeper.start(self.command(), self._env, self.user, self.last_signal)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self.patience
         while not self.ready():
             if self._keeper.ended():
                 raise RuntimeError(f"{self} did not start. Its log ends:\n{self.told()}")
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{self} does not answer after {PATIENCE} s. Its log ends:\n{self.told()}")
+                raise TimeoutError(
+                    f"{self} does not answer after {self.patience} s. Its log ends:\n{self.told()}"
+                )
             time.sleep(0.005)
 
     def kill(self) -> None:

@@ -31,9 +31,19 @@ class RedisServer(Server):
         self._config: dict[str, Option] = {"save": "", "appendonly": False, **config}
 
     @property
+    def binary(self) -> Path:
+        return self._binary
+
+    def option(self, name: str) -> Option:
+        return self._config[name]
+
+    @property
+    def password(self) -> str:
+        return str(self._config.get("requirepass", ""))
+
+    @property
     def url(self) -> str:
-        password = self._config.get("requirepass")
-        return f"redis://{f':{password}@' if password else ''}{self.host}:{self.port}/0"
+        return f"redis://{f':{self.password}@' if self.password else ''}{self.host}:{self.port}/0"
 
     def command(self) -> list[str]:
         fixed: dict[str, Option] = {
@@ -57,8 +67,7 @@ class RedisServer(Server):
 
     def ask(self, *commands: str) -> bytes:
         """All replies, as they come over the wire: for what needs no client."""
-        password = self._config.get("requirepass")
-        commands = (*([f"AUTH {password}"] if password else []), *commands, "QUIT")
+        commands = (*([f"AUTH {self.password}"] if self.password else []), *commands, "QUIT")
         with socket.create_connection((self.host, self.port), timeout=5) as connection:
             connection.sendall("".join(f"{command}\r\n" for command in commands).encode())
             return b"".join(iter(lambda: connection.recv(65536), b""))

@@ -207,7 +207,7 @@ def test_as_a_program():
             name, url = process.stdout.readline().split()
             assert (name, get(url).status) == ("register", 200)
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=30) == 0
+            assert process.wait(timeout=120) == 0
         finally:
             process.kill()
 

@@ -13,8 +13,8 @@ from fencepost.store.postgres import PostgresStore
 from fencepost.testing.conformance import HandClock, Harness
 
 TABLES = (
-    "definitions calendars outcomes jobs events targets planned live final replicas replica_targets"
-    " beacons lease"
+    "definitions calendars outcomes jobs events targets planned later live final replicas replica_targets"
+    " beacons lease entries"
 )
 EMPTY = "; ".join(f"delete from fencepost.{table}" for table in TABLES.split())
 
@@ -26,10 +26,12 @@ def _admin(url: str) -> psycopg.Connection[Any]:
 
 
 @asynccontextmanager
-async def a_harness(url: str, fast: bool = True) -> AsyncIterator[Harness]:
+async def a_harness(url: str, fast: bool = True, direct: str | None = None) -> AsyncIterator[Harness]:
+    """`direct`: the URL of the server itself, if `url` leads through a pooler."""
     clock = HandClock()
     store = PostgresStore(url, clock=clock, fast=fast)
     await store.open()
-    _admin(url).execute(f"{EMPTY}; insert into fencepost.lease default values".encode())
+    store._patience = 60.0  # these tests say nothing of how soon a busy server answers
+    _admin(direct or url).execute(f"{EMPTY}; insert into fencepost.lease default values".encode())
     yield Harness.with_clock(store, clock)
     await store.close()

@@ -6,7 +6,7 @@ import time
 
 from fencepost.insight.board import Board, Reading, read_all
 from fencepost.insight.cluster import Cluster, cluster_of
-from fencepost.insight.pictures.kept import Kept
+from fencepost.insight.pictures.kept import KeptPictures
 from fencepost.model import State
 from fencepost.model.triggers import every
 from fencepost.store.base import Settle, Store
@@ -23,7 +23,7 @@ class Looking:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.kept = Kept()
+        self.kept = KeptPictures()
         self.board = Board()
 
     async def cluster(self) -> Cluster:

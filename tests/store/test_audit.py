@@ -85,7 +85,7 @@ class Story:
         await harness.trigger("poll")
         await self.run(11.5)
         await harness.advance(19 * 60)  # everybody is busy elsewhere until 12:30:30
-        await harness.beat("a")
+        await harness.heartbeat("a")
         await self.run(30.6)
         await harness.define("poll", every(minutes=2, anchor=NOON), after_crash="rerun")
         await self.run(32, 34, 35)

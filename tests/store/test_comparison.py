@@ -11,15 +11,15 @@ import pytest
 
 from fencepost.model import FireRecord, JobRecord, Reason, State
 from fencepost.store.base import (
-    Beat,
     ChangeJob,
     Claimed,
     ClaimRequest,
     FireQuery,
     GiveBack,
+    HeartbeatReply,
+    HeartbeatRequest,
     JobPut,
     Outcome,
-    Pulse,
     PutJob,
     RetryLater,
     Settle,
@@ -104,9 +104,9 @@ class SortsTheWrongWay(MemoryStore):
 class ListensToDelayedBeats(MemoryStore):
     _number = 1000
 
-    async def heartbeat(self, beat: Beat) -> Pulse:
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
         self._number += 1
-        return await super().heartbeat(replace(beat, number=self._number))
+        return await super().heartbeat(replace(request, number=self._number))
 
 
 class RemovesWhateverTheVersion(MemoryStore):

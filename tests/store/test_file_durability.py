@@ -24,7 +24,7 @@ from fencepost.store import turn
 from fencepost.store.base import FireQuery, PutJob, Settle
 from fencepost.store.file import FileStore, journal
 from fencepost.store.file import store as store_module
-from fencepost.store.file.generation import Draft
+from fencepost.store.file.generation import FORMAT, Draft
 from fencepost.store.file.lines import line
 from fencepost.store.rules import history
 from fencepost.store.unreadable import RowUnreadable
@@ -118,7 +118,7 @@ async def test_another_process_arrives_at_the_same_state(tmp_path, clock, snapsh
         "print(json.dumps(list(store._journal.state.dump())))\n"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "store")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert json.loads(done.stdout) == list(harness.store._journal.state.dump())
     assert dump_of(harness.store) == await dump_at(tmp_path, clock)
 
@@ -157,7 +157,7 @@ async def test_what_changes_nothing_writes_nothing(tmp_path, clock) -> None:
     before = log_in(tmp_path).stat().st_size
     await harness.define("job")
     await harness.ask("nobody")
-    await harness.beat("nobody")
+    await harness.heartbeat("nobody")
     await harness.store.leave("nobody")
     await harness.trigger("nothing")
     assert await harness.store.sweep("a", 99, []) is None
@@ -407,9 +407,9 @@ async def test_a_newer_format_is_refused(tmp_path, clock, which) -> None:
     await harness.store.close()
     path = snapshot_in(tmp_path) if which == "snapshot" else log_in(tmp_path)
     first, *rest = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(line({**json.loads(first[9:]), "format": 2, "new": 1}) + b"".join(rest))
+    path.write_bytes(line({**json.loads(first[9:]), "format": FORMAT + 1, "new": 1}) + b"".join(rest))
     before = files_in(tmp_path)
-    with pytest.raises(ConfigurationError, match="newer than the 1 .* upgrade Fencepost"):
+    with pytest.raises(ConfigurationError, match=f"newer than the {FORMAT} .* upgrade Fencepost"):
         await opened(tmp_path, clock)
     assert files_in(tmp_path) == before
 
@@ -458,7 +458,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("snapshot_bytes", [1_000_000, 3_000])
 async def test_a_full_disk_fails_the_operation_and_loses_nothing(tmp_path, clock, snapshot_bytes) -> None:
     command = [sys.executable, "-c", FULL_DISK, str(tmp_path / "store"), str(snapshot_bytes)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     added, failed = map(int, done.stdout.split())
     assert added >= 10
@@ -628,7 +628,7 @@ print(status, asyncio.run(store.add_fire(NewFire("job!child", "job"))).outcome)
 
 def test_a_fork_gets_a_connection_of_its_own(tmp_path) -> None:
     command = [sys.executable, "-c", AFTER_A_FORK, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.stdout.strip(), done.stderr) == ("0 exists", "")
 
 

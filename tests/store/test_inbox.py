@@ -116,12 +116,12 @@ def test_committed_exactly_one_rolled_back_none(kind: str, url: str, scheduler: 
     with CONNECTIONS[kind](url) as connection:
         kept = scheduler.sync.trigger("report", args={"order": 1}, connection=connection)
         connection.commit()
-        assert kept.wait(20).result == 1
+        assert kept.wait(60).result == 1
         lost = scheduler.sync.trigger("report", args={"order": 2}, connection=connection)
         connection.rollback()
         again = scheduler.sync.trigger("report", args={"order": 3}, connection=connection)
         connection.commit()
-        assert again.wait(20).state is State.SUCCEEDED
+        assert again.wait(60).state is State.SUCCEEDED
         assert keys(scheduler) == {kept.key, again.key}
         assert lost.key not in keys(scheduler)
 
@@ -139,12 +139,12 @@ def test_nothing_is_seen_before_the_commit_and_it_goes_with_what_it_belongs_to(
         connection.execute("insert into orders values (7)")
         other = scheduler.sync.trigger("report", args={"order": 8}) if "postgres" in url else None
         if other is not None:  # SQLite has one writer at a time
-            other.wait(20)
+            other.wait(60)
         assert handle.key not in keys(scheduler)
         with pytest.raises(TimeoutError):
             handle.wait(0.3)
         connection.commit()
-        assert handle.result(20) == 7
+        assert handle.result(60) == 7
 
 
 async def test_async_connections(url: str, scheduler: Scheduler) -> None:
@@ -155,14 +155,14 @@ async def test_async_connections(url: str, scheduler: Scheduler) -> None:
         await connection.rollback()
         kept = await scheduler.trigger("report", args={"order": 6}, connection=connection)
         await connection.commit()
-        assert await kept.result(20) == 6
+        assert await kept.result(60) == 6
         with pytest.raises(UsageError, match="async"):
             scheduler.sync.trigger("report", args={"order": 5}, connection=connection)
     engine = create_async_engine(alchemy(url))
     async with AsyncSession(engine) as found:
         late = await scheduler.trigger("report", args={"order": 9}, connection=found)
         await found.commit()
-        assert await late.result(20) == 9
+        assert await late.result(60) == 9
     await engine.dispose()
     assert handle.key not in {fire.key for fire in await scheduler.find_fires("report")}
 
@@ -174,7 +174,7 @@ def test_the_same_idempotency_key_is_one_fire(url: str, scheduler: Scheduler) ->
                 "report", args={"order": 1}, idempotency_key="once", connection=connection
             )
             connection.commit()
-        handle.wait(20)
+        handle.wait(60)
         eventually(lambda: left_in(url) == 0)
         assert keys(scheduler) == {"report!once"}
 
@@ -275,8 +275,8 @@ def test_a_leader_that_dies_after_adding_and_before_removing_repeats_nothing(
         monkeypatch.setattr(inbox, "remove", fails)
         handle = scheduler.sync.trigger("report", args={"order": 4}, connection=connection)
         connection.commit()
-        assert handle.result(20) == 4
-        assert removed.wait(20)
+        assert handle.result(60) == 4
+        assert removed.wait(60)
     assert left_in(url) == 1
     monkeypatch.undo()
     eventually(lambda: left_in(url) == 0)
@@ -297,7 +297,7 @@ def test_rows_that_hold_no_fire_are_removed_and_others_pass(
             connection.execute(f"insert into {table} (key, args, if_active, asked_by) values {values}")
         last = scheduler.sync.trigger("report", args={"order": 2}, connection=connection)
         connection.commit()
-        assert last.result(20) == 2
+        assert last.result(60) == 2
     eventually(lambda: left_in(url) == 0)
     assert len(keys(scheduler)) == 2
     assert "holds no fire" in caplog.text

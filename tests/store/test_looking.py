@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from fencepost.cli import outcome
 from fencepost.model import Job
 from fencepost.model.triggers import every
 from fencepost.store.base import PutJob
+from fencepost.store.mysql.connection import MysqlConnection, Names
 from fencepost.store.urls import store_from_url
 
 CONFIGURATION = 78
@@ -62,7 +64,16 @@ class Place:
         await store.close()
 
 
-@pytest.fixture(params=["sqlite", "file", "valkey", "redis prefix", "postgresql"])
+@pytest.fixture(
+    params=[
+        "sqlite",
+        "file",
+        "valkey",
+        "redis prefix",
+        "postgresql",
+        pytest.param("mysql", marks=pytest.mark.slow),
+    ]
+)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "sqlite":
         return Place(f"sqlite:///{tmp_path}/store/app.db", lambda: files(tmp_path / "store"))
@@ -71,6 +82,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres_url")
         return Place(url, lambda: catalog(url))
+    if request.param == "mysql":
+        url = request.getfixturevalue("mysql_url")
+        return Place(url, lambda: tables(url))
     url = request.getfixturevalue("valkey_url")
     own = "?prefix=scheduler" if request.param == "redis prefix" else ""
     return Place(url + own, lambda: keys(url))
@@ -95,6 +109,12 @@ def files(folder: Path) -> dict[str, bytes | None]:
 def keys(url: str) -> dict[str, bytes]:
     with Redis.from_url(url) as client:
         return {key.decode(): client.dump(key) for key in sorted(client.keys("*"))}
+
+
+def tables(url: str) -> dict[str, Any]:
+    with closing(MysqlConnection(url, Names("default"))) as db:
+        found = [row[0] for row in db.all("show tables")]
+        return {name: db.all(f"select * from `{name}`") for name in found}
 
 
 def catalog(url: str) -> list[Any]:

@@ -62,7 +62,7 @@ print(os.waitstatus_to_exitcode(status))
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork here")
 def test_it_refuses_after_a_fork() -> None:
-    done = subprocess.run([sys.executable, "-c", AFTER_A_FORK], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", AFTER_A_FORK], capture_output=True, text=True, timeout=120)
     assert (done.stdout.strip(), done.stderr) == ("4", "")
 
 

@@ -15,13 +15,13 @@ from fencepost.model import Job, Overlap, State
 from fencepost.model.triggers import every
 from fencepost.replica.plan import expand
 from fencepost.store.base import (
-    Beat,
     Campaign,
     ChangeJob,
     Claim,
     ClaimRequest,
     FireQuery,
     GiveBack,
+    HeartbeatRequest,
     NewFire,
     PutJob,
     RetryLater,
@@ -66,8 +66,10 @@ class Crowd:
         for store in self.stores.values():
             await store.open()
         for name in REPLICAS:
-            beat = Beat(name, 1, 30.0, 10.0, joining=True, targets=("work",), campaign=Campaign(30.0))
-            await self.stores[name].heartbeat(beat)
+            request = HeartbeatRequest(
+                name, 1, 30.0, 10.0, joining=True, targets=("work",), campaign=Campaign(30.0)
+            )
+            await self.stores[name].heartbeat(request)
         await self.stores["admin"].put_jobs([PutJob(job) for job in self.jobs])
         try:
             async with asyncio.TaskGroup() as group:
@@ -106,7 +108,7 @@ class Crowd:
             if updates:
                 assert all((await store.update_claims(name, updates)).accepted)
             if number % 20 == 0:
-                await store.heartbeat(Beat(name, 1 + number, 30.0, 10.0))
+                await store.heartbeat(HeartbeatRequest(name, 1 + number, 30.0, 10.0))
         await asyncio.gather(*bodies)
 
     async def _take_long(self, name: str, claim: Claim) -> None:

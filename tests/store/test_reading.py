@@ -14,8 +14,8 @@ import pytest
 from fencepost import every
 from fencepost.model import Job, State
 from fencepost.store.base import FireQuery, JobPage, PutJob
+from fencepost.store.sql import load as sql_load
 from fencepost.store.sqlite import SqliteStore
-from fencepost.store.sqlite import load as sqlite_load
 from fencepost.testing.conformance import NOON, HandClock
 
 ROWS = 20_000
@@ -113,7 +113,7 @@ async def test_no_writer_waits_while_a_reader_looks_at_what_it_found(
         return look
 
     for name in ("job_of", "fire_of"):
-        monkeypatch.setattr(sqlite_load, name, writing(getattr(sqlite_load, name)))
+        monkeypatch.setattr(sql_load, name, writing(getattr(sql_load, name)))
     assert len(await reading.jobs(page=JobPage(10))) == 3
     assert len(await reading.find_fires(FireQuery(limit=10))) == 1
     assert written == 4

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from fencepost.cli import outcome
 from fencepost.insight.doctor.finding import Level
 from fencepost.insight.doctor.unreadable import unreadable
-from fencepost.insight.views.overview import look_at_all
+from fencepost.insight.views.overview import read_overview
 from fencepost.model import FireRecord, Reason, State
 from fencepost.model.triggers import every
 from fencepost.store.base import (
@@ -24,6 +23,7 @@ from fencepost.store.base import (
     GiveBack,
     NewFire,
     RetryLater,
+    Seen,
     Settle,
     Store,
     Suspect,
@@ -32,20 +32,11 @@ from fencepost.store.base import (
 from fencepost.store.unreadable import RowUnreadable
 from fencepost.testing.conformance import Harness
 from fencepost.testing.conformance.loss import remember_more
-from tests.store.unreadable import (
-    BAD,
-    FOREIGN,
-    KINDS,
-    Place,
-    file_place,
-    postgres_place,
-    redis_place,
-    sqlite_place,
-)
+from tests.store.unreadable import BAD, FOREIGN, KINDS, Place
 
 GOOD = ("good1", "good2", "good3")
 SETS_ASIDE = ("definition", "state", "live fire", *FOREIGN)
-STORES = ("sqlite", "file", "redis", "postgres")
+STORES = ("sqlite", "file", "redis", "postgres", "mysql")
 EVERYWHERE = ("definition", "live fire")
 """Kinds that `make test` damages in every store; the other pairs run with `make test-all`."""
 
@@ -60,16 +51,6 @@ PAIRS = [
     for kind in KINDS
 ]
 SQLITE_FIRST = ["sqlite", *(pytest.param(store, marks=pytest.mark.slow) for store in STORES[1:])]
-
-
-@pytest.fixture
-def place(request: pytest.FixtureRequest, store: str) -> Iterator[Place]:
-    if store in ("sqlite", "file"):
-        folder = request.getfixturevalue("tmp_path")
-        yield sqlite_place(folder) if store == "sqlite" else file_place(folder)
-    else:
-        url = request.getfixturevalue(f"{'valkey' if store == 'redis' else store}_url")
-        yield redis_place(url) if store == "redis" else postgres_place(url)
 
 
 class Rounds(Harness):
@@ -114,7 +95,7 @@ def harness_of(place: Place, store: Store) -> Rounds:
 
 async def is_named(store: Store, kind: str) -> None:
     """In what `status` shows, and in what `doctor` finds."""
-    shown, _ = await look_at_all(store, "")
+    shown, _ = await read_overview(store, "")
     kinds = {
         "definition": "job",
         "state": "job",
@@ -303,10 +284,10 @@ async def test_it_is_given_up_with_its_task_and_planned_again_with_it(place: Pla
 
 async def bury(harness: Harness) -> tuple[FireRecord, ...]:
     """`b` takes over from `a`, which is dead."""
-    lease = (await harness.beat("b", campaign=Campaign(30.0))).leader
+    lease = (await harness.heartbeat("b", campaign=Campaign(30.0))).leader
     if lease.holder != "b":
         watched = Watched(lease.term, lease.renewals, 0.0, gone=True)
-        lease = (await harness.beat("b", campaign=Campaign(30.0, watched))).leader
+        lease = (await harness.heartbeat("b", campaign=Campaign(30.0, watched))).leader
     assert lease.holder == "b"
     swept = await harness.store.sweep("b", lease.term, [Suspect("a", 0, 0.0, dead=True)])
     assert swept is not None
@@ -333,8 +314,8 @@ async def test_it_is_refused_until_it_is_removed_and_begins_anew(place: Place, k
         assert removed.token >= run.token
     async with place.opened() as store:
         harness = harness_of(place, store)
-        await harness.beat("a", number=100)
-        harness._beats["a"], harness._claims["a"] = 100, 100
+        await harness.heartbeat("a", number=100)
+        harness._heartbeats["a"], harness._claims["a"] = 100, 100
         assert not store.unreadable.aside
         if kind == "live fire":
             assert (await harness.fire(run.key)).state is State.LOST
@@ -405,9 +386,9 @@ async def test_a_presence_that_cannot_be_read_is_written_anew_or_expires(place: 
         place.damage("replica")
         roster = (await store.roster()).replicas
         assert [replica.id for replica in roster] == ["a", "b"]
-        pulse = await harness.beat("a", claim_no=1)
-        assert pulse.known
-        assert [claim.key for claim in pulse.held] == [fire.key]
+        reply = await harness.heartbeat("a", claim_no=1)
+        assert reply.known
+        assert [claim.key for claim in reply.held] == [fire.key]
         assert await harness.settle(fire)
         place.damage("replica")
         await place.clock.advance(100)
@@ -416,6 +397,24 @@ async def test_a_presence_that_cannot_be_read_is_written_anew_or_expires(place: 
         assert swept is not None
         assert swept.expired == ("a",)
         assert timedelta(seconds=a.ttl) <= timedelta(minutes=5)
+
+
+@pytest.mark.parametrize("store", SQLITE_FIRST)
+async def test_a_delayed_beat_that_writes_a_presence_anew_is_no_sign_of_a_loss(place: Place) -> None:
+    """Its replica was told of more since. All runs would end as lost."""
+    async with place.opened() as store:
+        harness = harness_of(place, store)
+        reply = await harness.join("a", "work")
+        for _ in range(10):
+            reply = await harness.heartbeat("a", seen=Seen(harness.era.incarnation, steps=reply.steps))
+        fire = await harness.running("job")
+        place.damage("replica")
+        await harness.heartbeat("a", number=3, seen=Seen(harness.era.incarnation, steps=1))
+        told = await remember_more(harness, steps=reply.steps)
+        assert told.known
+        assert told.leader.era.standing == "settled"
+        assert [claim.key for claim in told.held] == [fire.key]
+        assert (await remember_more(harness, steps=told.steps)).leader.era.standing == "settled"
 
 
 @pytest.mark.parametrize(

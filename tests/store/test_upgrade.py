@@ -15,6 +15,7 @@ from tests.store.on_postgres import a_harness
 
 TO_SCHEMA_1 = """
 drop table fencepost_outcomes;
+drop index fencepost_jobs_due; drop index fencepost_jobs_priority; alter table fencepost_jobs drop column priority;
 drop index fencepost_fires_open; drop index fencepost_fires_done; drop index fencepost_fires_unsuccessful;
 drop index fencepost_fires_queued; drop index fencepost_fires_stretches;
 create index fencepost_fires_due on fencepost_fires (due_at);
@@ -61,20 +62,25 @@ async def test_a_sqlite_database_of_schema_1_goes_on(tmp_path: Path) -> None:
     await store.close()
     with sqlite3.connect(path) as db:
         indexes = {name for (name,) in db.execute("select name from sqlite_master where type = 'index'")}
-    assert "fencepost_fires_open" in indexes
+    assert {"fencepost_fires_open", "fencepost_jobs_due"} <= indexes
     assert "fencepost_fires_due" not in indexes
+
+
+def to_postgresql_schema_1(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute("drop table fencepost.outcomes, fencepost.later")
+        admin.execute("alter table fencepost.jobs drop column priority")
+        admin.execute("update fencepost.meta set value = '1' where name = 'schema'")
+        admin.execute(
+            "do $$ begin execute (select string_agg(format('drop function %s;', oid::regprocedure), '')"
+            " from pg_proc where proname in ('settle', 'close_row', 'turns')); end $$"
+        )
 
 
 async def test_a_postgresql_schema_1_goes_on(postgres_url: str) -> None:
     async with a_harness(postgres_url) as harness:
         before = await some_runs(harness)
-        with psycopg.connect(postgres_url, autocommit=True) as admin:
-            admin.execute("drop table fencepost.outcomes")
-            admin.execute("update fencepost.meta set value = '1' where name = 'schema'")
-            (settle,) = admin.execute(
-                "select oid::regprocedure::text from pg_proc where proname = 'settle'"
-            ).fetchone() or ("",)
-            admin.execute(f"drop function {settle}".encode())
+        to_postgresql_schema_1(postgres_url)
         newer = PostgresStore(postgres_url, clock=harness.store._clock)  # type: ignore[attr-defined]
         await newer.open()
         harness.store = newer

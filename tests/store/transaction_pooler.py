@@ -27,9 +27,9 @@ def transaction_pooler(url: str) -> Iterator[str]:
     thread.start()
     pooler = Pooler(url)
     try:
-        yield asyncio.run_coroutine_threadsafe(pooler.start(), loop).result(10)
+        yield asyncio.run_coroutine_threadsafe(pooler.start(), loop).result(60)
     finally:
-        asyncio.run_coroutine_threadsafe(pooler.stop(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(pooler.stop(), loop).result(60)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

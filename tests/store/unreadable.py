@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,8 @@ from redis import Redis
 from fencepost.store.base import Store
 from fencepost.store.file import FileStore
 from fencepost.store.file.lines import line
+from fencepost.store.mysql import MysqlStore
+from fencepost.store.mysql.connection import MysqlConnection, Names
 from fencepost.store.postgres import PostgresStore
 from fencepost.store.redis import RedisStore
 from fencepost.store.sqlite import SqliteStore
@@ -146,6 +148,41 @@ def postgres_place(url: str) -> Place:
             )
 
     return Place(url, lambda: PostgresStore(url, clock=clock), damage, clock, repair)
+
+
+def mysql_place(url: str) -> Place:
+    clock = HandClock()
+    statements = {
+        "definition": """update {jobs} set definition = '{"id":' where id = 'bad'""",
+        "state": "update {jobs} set rest = '[]' where id = 'bad'",
+        "live fire": "update {fires} set extra = '{' where finished_at is null and job_id = 'bad'",
+        "ended fire": "update {fires} set extra = '!' where finished_at is not null and job_id = 'bad'",
+        "target": "update {targets} set target = '!' where name = 'play'",
+        "event": "update {events} set event = '!' where job_id = 'bad'",
+        "replica": """update {replicas} set replica = '{"ttl": ' where id = 'a'""",
+        "lease": """update {meta} set value = '{"term": "x"}' where name = 'leader'""",
+    }
+    kept: list[Sequence[Any]] = [[], []]
+
+    def damage(kind: str) -> None:
+        with closing(MysqlConnection(url, Names("default"))) as db:
+            kept[0] = db.all("select id, definition from {jobs} where id = 'bad'")
+            kept[1] = db.all("select extra, `key` from {fires} where finished_at is null and job_id = 'bad'")
+            if kind in statements:
+                assert db.do(statements[kind]) > 0
+                return
+            row = db.one("select definition, rest from {jobs} where id = 'bad'")
+            texts = [foreign(text, kind) for text in row]
+            db.do("update {jobs} set definition = ?, rest = ? where id = 'bad'", *texts)
+
+    def repair() -> None:
+        with closing(MysqlConnection(url, Names("default"))) as db:
+            for id, definition in kept[0]:
+                db.do("update {jobs} set definition = ? where id = ?", definition, id)
+            for extra, key in kept[1]:
+                db.do("update {fires} set extra = ? where `key` = ?", extra, key)
+
+    return Place(url, lambda: MysqlStore(url, clock=clock), damage, clock, repair)
 
 
 def redis_place(url: str) -> Place:

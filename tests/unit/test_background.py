@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from fencepost import ConfigurationError, Scheduler, State, UsageError, every
-from fencepost.scheduler.handle import Handle, SyncHandle, SyncScheduler
+from fencepost.scheduler.handle import Handle, SyncHandle
+from fencepost.scheduler.sync import SyncScheduler
 from tests.unit.test_forks import in_child
 
 QUICK: dict[str, Any] = {"heartbeat": 0.2, "leader_ttl": 1, "run_ttl": 1, "ready_delay": 0}
@@ -113,7 +114,7 @@ def test_a_coroutine_job_cannot_stop_the_loop_it_runs_on() -> None:
         scheduler.stop_in_background()
 
     with scheduler.background():
-        fire = scheduler.sync.trigger("stop").wait(10)
+        fire = scheduler.sync.trigger("stop").wait(60)
         assert fire.state is State.FAILED
         assert "cannot stop it" in (fire.error or "")
 
@@ -133,7 +134,7 @@ def test_a_forked_child_starts_its_own_when_it_is_first_used(tmp_path: Path) -> 
         scheduler.sync.find_fires()
         if scheduler.replica is None:
             return False
-        eventually(lambda: scheduler.sync.trigger(who).result(10) == os.getpid())
+        eventually(lambda: scheduler.sync.trigger(who).result(60) == os.getpid())
         scheduler.stop_in_background()
         eventually(lambda: not ours())  # a thread has done its work a moment before it has ended
         return True
@@ -143,7 +144,7 @@ def test_a_forked_child_starts_its_own_when_it_is_first_used(tmp_path: Path) -> 
         assert in_child(untouched)
         assert in_child(used)
         assert scheduler.replica is mine
-        assert scheduler.sync.trigger(who).result(10) == os.getpid()
+        assert scheduler.sync.trigger(who).result(60) == os.getpid()
     assert in_child(lambda: scheduler.sync.find_fires() != () and scheduler.replica is None), "was stopped"
 
 
@@ -162,7 +163,7 @@ def slow():
 
 scheduler.start_in_background()
 scheduler.sync.trigger(slow)
-assert begun.wait(10)
+assert begun.wait(60)
 {end}
 """
 

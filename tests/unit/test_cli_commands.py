@@ -15,6 +15,7 @@ import sqlite3
 import sys
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,11 +29,11 @@ from fencepost.model import Job, State
 from fencepost.model.triggers import zone
 from fencepost.replica.plan import expand
 from fencepost.store.base import (
-    Beat,
     Campaign,
     ChangeJob,
     ClaimRequest,
     FireQuery,
+    HeartbeatRequest,
     NewFire,
     PutJob,
     Report,
@@ -84,7 +85,7 @@ class Story:
     async def join(self, name: str, *targets: str) -> None:
         seen = Watched(self.term, 0, 0, gone=True)
         self.beats += 1
-        beat = Beat(name, self.beats, 7200, 10, host="box", pid=41, joining=True, targets=targets)
+        beat = HeartbeatRequest(name, self.beats, 7200, 10, host="box", pid=41, joining=True, targets=targets)
         pulse = await self.store.heartbeat(replace(beat, campaign=Campaign(7200, seen)))
         assert pulse.leader.holder == name
         self.term = pulse.leader.term
@@ -200,7 +201,9 @@ def database(told: Path, tmp_path: Path, clock: Hand, monkeypatch: pytest.Monkey
     monkeypatch.setenv("FENCEPOST_STORE", "sqlite:///app.db")
     monkeypatch.setenv("COLUMNS", "250")
     monkeypatch.setattr("getpass.getuser", lambda: "me")
-    monkeypatch.setattr(sys.modules["fencepost.cli.cancel"], "LOOKS", 0)  # no replica is up that would end it
+    monkeypatch.setattr(
+        import_module("fencepost.cli.cancel"), "POLLS", 0
+    )  # no replica is up that would end it
     monkeypatch.setattr("socket.gethostname", lambda: "here")
     return Path(shutil.copy(told, tmp_path / "app.db"))
 
@@ -870,7 +873,7 @@ def test_an_interrupt_is_130(cli, monkeypatch):
     async def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["fencepost.cli.status"], "look_at_all", interrupted)
+    monkeypatch.setattr(import_module("fencepost.cli.status"), "read_overview", interrupted)
     assert cli("status").code == 130
 
 
@@ -912,3 +915,100 @@ def test_the_documentation_shows_what_is_printed(cli, example, monkeypatch):
 
 def test_there_are_examples():
     assert len(EXAMPLES) >= 10
+
+
+def test_jobs_are_listed_by_tag_and_owner(cli, database, clock):
+    labelled = Job(
+        "poll", "poll", every(minutes=10), tags=("fast",), owner="ann", description="Looks for mail."
+    )
+    ask(database, clock, lambda store: store.put_jobs([PutJob(labelled, replace=True)]))
+    for choice in ("tag:fast", "owner:Ann", "p*"):
+        assert [job["id"] for job in cli("jobs", "--only", choice, "--json").data] == ["poll"]
+    assert cli("jobs", "--only", "p*", "--only", "tag:slow").out == "no job fits p* and tag:slow\n"
+    shown = cli("jobs", "show", "poll", "--json").data
+    assert (shown["tags"], shown["owner"], shown["description"]) == (["fast"], "ann", "Looks for mail.")
+    assert "Looks for mail." in cli("jobs", "show", "poll").out
+    assert cli("jobs", "--only", "tags:fast").code == 64
+
+
+def test_a_job_is_added_changed_and_removed(cli):
+    made = cli(
+        "jobs", "add", "nightly", "--task", "report", "--cron", "30 2 * * *", "--arg", "region=de", "--json"
+    ).data
+    assert (made["outcome"], made["after"]["args"]) == ("created", {"region": "de"})
+    assert made["fires_after"][0] == "2026-11-16T02:30:00.000000Z"
+    again = cli("jobs", "add", "nightly", "--task", "report", "--every", "1h")
+    assert again.code == 64
+    assert "fencepost jobs edit nightly" in again.err
+    shown = cli(
+        "jobs", "edit", "nightly", "--set", "misfire=skip", "--tag", "x", "--every", "6h", "--dry-run"
+    )
+    assert "nightly would be changed" in shown.out
+    assert "2026-11-16 02:30:00Z" in shown.out
+    assert cli("jobs", "show", "nightly", "--json").data["misfire"] == "latest"
+    changed = cli("jobs", "edit", "nightly", "--set", "misfire=skip", "--tag", "x", "--json").data
+    assert changed["before"] == {"misfire": "latest", "tags": None}
+    shown = cli("jobs", "show", "nightly", "--json").data
+    assert (shown["misfire"], shown["tags"], shown["args"]) == ("skip", ["x"], {"region": "de"})
+    assert [(event["kind"], event["by"]) for event in shown["history"]] == [
+        ("defined", "me@here"),
+        ("changed", "me@here"),
+    ]
+    assert cli("jobs", "rm", "nightly").code == 0
+    assert (
+        cli("jobs", "edit", "nightly", "--every", "1h").err
+        == "fencepost: there is no job 'nightly' in the store\n"
+    )
+
+
+def test_jobs_come_from_a_file_all_or_none(cli, tmp_path):
+    toml, bad = tmp_path / "jobs.toml", tmp_path / "bad.json"
+    toml.write_text(
+        '[jobs.a]\ntask = "report"\nevery = "1h"\n[jobs.b]\ntask = "poll"\nat = 2030-01-01T00:00:00Z\n'
+    )
+    bad.write_text('{"jobs": {"c": {"task": "poll", "every": "1h"}, "d": {"task": "pol", "every": "1h"}}}')
+    refused = cli("jobs", "add", "--from-file", str(bad))
+    assert (refused.code, "d: no live replica has the task 'pol'; did you mean 'poll'?" in refused.err) == (
+        64,
+        True,
+    )
+    assert [each["outcome"] for each in cli("jobs", "add", "--from-file", str(toml), "--json").data] == [
+        "created"
+    ] * 2
+    assert {"a", "b"} <= {job["id"] for job in cli("jobs", "--json").data}
+    assert "c" not in {job["id"] for job in cli("jobs", "--json").data}
+    assert [each["outcome"] for each in cli("jobs", "add", "--from-file", str(toml), "--json").data] == [
+        "unchanged"
+    ] * 2
+    bad.write_text('{"jobs": {"c": {"command": ["true"], "every": "1h"}}}')
+    assert "a command cannot be stored with a job" in cli("jobs", "add", "--from-file", str(bad)).err
+    assert "leave out --every" in cli("jobs", "add", "--from-file", str(toml), "--every", "1h").err
+    assert cli("jobs", "add", "--from-file", str(tmp_path / "none.toml")).code == 78
+
+
+def test_the_difference_between_code_and_store(cli, tmp_path, monkeypatch):
+    (tmp_path / "compared.py").write_text(
+        "from fencepost import Scheduler, cron, every\n"
+        "scheduler = Scheduler()\n"
+        "@scheduler.job(every(minutes=20), id='poll', timeout=60)\n"
+        "def poll(): ...\n"
+        "@scheduler.job(cron('0 * * * *', tz='Europe/Zurich'), id='report', args={'region': 'ch'})\n"
+        "def report(region): ...\n"
+        "@scheduler.job(every(hours=1), id='fresh')\n"
+        "def fresh(): ...\n"
+        "@scheduler.job(cron('0 * * * *'), id='batch', misfire='skip')\n"
+        "def batch(): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert cli("jobs", "edit", "batch", "--set", "misfire=all").code == 0
+    found = cli("jobs", "diff", "compared:scheduler", "--json")
+    assert found.code == 1
+    told = {each["job_id"]: each for each in found.data}
+    assert sorted(told) == ["batch", "fresh", "hand", "poll", "strange"]
+    assert (told["fresh"]["differs"], told["fresh"]["start"]) == ("only in the code", "store it")
+    assert (told["poll"]["differs"], told["poll"]["start"]) == ("trigger, timeout", "replace what is stored")
+    assert told["batch"]["before"] == {"misfire": "all"}
+    assert told["batch"]["start"].startswith("be refused: the stored definition was made by hand")
+    assert told["strange"]["start"].startswith("leave it: no live replica knows its task")
+    assert "replace what is stored" in cli("jobs", "diff", "compared:scheduler").out
+    assert cli("jobs", "diff").code == 64

@@ -62,7 +62,7 @@ def fates(decision: Decision) -> dict[str, str]:
     found = {f.key: "queued" for f in decision.queued}
     found |= {f.key: "claimed" for f in decision.claims}
     for closing in decision.closings:
-        reason = f"{closing.state.value}: {closing.reason.value}"
+        reason = f"{closing.state.value}: {closing.reason}"
         found[closing.fire.key] = f"{reason} ({closing.refers_to})" if closing.refers_to else reason
     return found
 

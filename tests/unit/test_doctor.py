@@ -25,7 +25,7 @@ from fencepost import cron, every
 from fencepost.cli import outcome
 from fencepost.insight.doctor.finding import MOST_LISTED
 from fencepost.model import Job
-from fencepost.store.base import Beat, Campaign, ChangeJob, PutJob, Store
+from fencepost.store.base import Campaign, ChangeJob, HeartbeatRequest, PutJob, Store
 from fencepost.store.file import FileStore
 from fencepost.store.postgres import PostgresStore
 from fencepost.store.redis import RedisStore
@@ -119,8 +119,10 @@ def change(path: Path, clock: Hand, work: Work) -> Any:
     return work_on(SqliteStore(path, clock=clock), work)
 
 
-def beat(name: str, number: int = 1, **values: Any) -> Beat:
-    joining = Beat(name, number, 7200, 10, host="box", pid=7, version="0.1", joining=True, targets=("poll",))
+def beat(name: str, number: int = 1, **values: Any) -> HeartbeatRequest:
+    joining = HeartbeatRequest(
+        name, number, 7200, 10, host="box", pid=7, version="0.1", joining=True, targets=("poll",)
+    )
     return replace(joining, **values)
 
 

@@ -53,13 +53,13 @@ def test_a_fork_waits_for_a_lock_that_another_thread_has() -> None:
     def work() -> None:
         with lock:
             taken.set()
-            let_go.wait(10)
+            let_go.wait(60)
             worked.append(1)
 
     worked: list[int] = []
     other = threading.Thread(target=work)
     other.start()
-    taken.wait(10)
+    taken.wait(60)
     threading.Timer(0.2, let_go.set).start()
     assert in_child(lambda: worked == [1] and lock.acquire(timeout=1))
     other.join()
@@ -70,7 +70,7 @@ def test_a_pool_starts_threads_of_its_own_in_the_child() -> None:
     threads = DaemonThreads("fencepost-test", 2)
 
     def works() -> bool:
-        return threads.submit(lambda: 42).result(5) == 42
+        return threads.submit(lambda: 42).result(60) == 42
 
     assert works()
     while (

@@ -59,11 +59,11 @@ async def test_one_runs_the_jobs_and_another_takes_over_when_it_stops(monkeypatc
     first, second = app("first"), app("second")
     await first.start()
     await second.start()
-    await (await second.trigger("job")).wait(timeout=30)
+    await (await second.trigger("job")).wait(timeout=60)
     assert ran == ["first"], "the one that stands by passes it on"
     await first.stop()
     await eventually(lambda: ask(store.roster()).leader.holder is not None)
-    await (await second.trigger("job")).wait(timeout=30)
+    await (await second.trigger("job")).wait(timeout=60)
     await second.stop()
     assert ran == ["first", "second"]
 

@@ -28,7 +28,7 @@ class Body:
         self.enter = enter
         self.outlived = False
         self.end = asyncio.get_running_loop().create_future()
-        self.body = self.cause = None
+        self.body = self.cause = self.variables = None
         self.context = SimpleNamespace(descriptors=(), room_changed=lambda: None, outlived=lambda: None)
 
     def returned(self, value):

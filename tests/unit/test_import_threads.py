@@ -24,7 +24,7 @@ def get(name):
         failures.append(f"{name}: {error!r}")
 threads = [threading.Thread(target=get, args=[name], daemon=True) for name in sys.argv[1:]]
 [thread.start() for thread in threads]
-[thread.join(20) for thread in threads]
+[thread.join(60) for thread in threads]
 print(failures or any(thread.is_alive() for thread in threads))
 """
 FORK = """
@@ -39,7 +39,7 @@ def get():
     from fencepost import Scheduler
 thread = threading.Thread(target=get, daemon=True)
 thread.start()
-assert inside.wait(20)  # it is in the midst of it
+assert inside.wait(60)  # it is in the midst of it
 child = os.fork()
 if child == 0:
     signal.alarm(15)
@@ -52,7 +52,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 def said_by(code: str, *arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, *arguments], capture_output=True, text=True, timeout=50
+        [sys.executable, "-W", "ignore", "-c", code, *arguments], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -109,7 +109,7 @@ async def test_a_body_in_a_process_does_not_start_the_scheduler_of_its_module(wr
     scheduler.job(every(days=300), id="apart", executor="process")(_named(module, "tick"))
     async with scheduler:
         handle = await scheduler.trigger("apart")
-        fire = await handle.wait(timeout=20)
+        fire = await handle.wait(timeout=60)
     assert fire.state == "failed"
     assert "starts the scheduler while it is imported" in fire.error
     await eventually(lambda: not (tmp_path / "jobs.db").exists())

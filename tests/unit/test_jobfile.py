@@ -55,7 +55,7 @@ def test_jobs_and_settings_come_from_one_file(tmp_path):
     assert str(nightly.overlap) == "queue(2)"
     assert nightly.args == {"depth": 2}
     assert once.trigger is not None
-    command = scheduler._registry.get("nightly").function
+    command = scheduler.registry.get("nightly").function
     file = str(tmp_path / "fencepost.toml")
     assert command == Command(("/bin/sh", "-c", "du -s . | sort"), {}, str(tmp_path), file)
 

@@ -31,8 +31,8 @@ async def test_a_coroutine_that_blocks_the_loop_is_named_and_threads_go_on(caplo
         blocking = await scheduler.trigger(blocks)
         quick = await scheduler.trigger(goes_on)  # answered by the control loop, whatever this one does
         begun = time.monotonic()
-        await blocking.wait(timeout=30)
-        await quick.wait(timeout=30)
+        await blocking.wait(timeout=60)
+        await quick.wait(timeout=60)
     assert ran[0] - begun < 0.6
     [warning] = [
         record.getMessage() for record in caplog.records if "has not answered" in record.getMessage()
@@ -53,14 +53,14 @@ async def test_a_thread_that_outlives_its_timeout_is_named(caplog):
 
     async with scheduler:
         handle = await scheduler.trigger(stuck)
-        await handle.wait(timeout=30)
-        await (await scheduler.trigger(other)).wait(timeout=30)
+        await handle.wait(timeout=60)
+        await (await scheduler.trigger(other)).wait(timeout=60)
         assert any(
             f"{handle.key} was asked to end; its thread goes on" in record.getMessage()
             for record in caplog.records
         )
         release.set()
-        await eventually(lambda: scheduler._host.detached == 0)
+        await eventually(lambda: scheduler.lifecycle.host.detached == 0)
 
 
 async def test_nothing_is_said_while_all_is_well(caplog):
@@ -71,5 +71,5 @@ async def test_nothing_is_said_while_all_is_well(caplog):
         await asyncio.sleep(2.5)
 
     async with scheduler:
-        await (await scheduler.trigger(fine)).wait(timeout=30)
+        await (await scheduler.trigger(fine)).wait(timeout=60)
     assert not [record for record in caplog.records if "has not answered" in record.getMessage()]

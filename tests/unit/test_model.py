@@ -107,7 +107,9 @@ class TestOverlap:
         ["", "skipp", "allow", "skip(1)", "queue()", "queue(-1)", "allow(2.5)", "allow(99999)", "Skip", "3"],
     )
     def test_unknown(self, text: str) -> None:
-        with pytest.raises(ConfigurationError, match=r'use "skip", "queue", "queue\(5\)" or "allow\(3\)"'):
+        with pytest.raises(
+            ConfigurationError, match=r'use "skip", "queue", "queue\(5\)", "allow\(3\)" or "replace"'
+        ):
             Overlap.parse(text)
 
     @pytest.mark.parametrize("text", ["queue(0)", "allow(0)"])
@@ -129,7 +131,7 @@ class TestJob:
         [
             ({"misfire": "newest"}, "misfire='newest' is not known; use one of latest, all, skip"),
             ({"after_crash": "retry"}, "after_crash='retry' is not known; use one of record, rerun"),
-            ({"execute_on": "all"}, "execute_on='all' is not known; use one of any, leader"),
+            ({"execute_on": "a b"}, "is not usable"),
             ({"misfire_after": timedelta(0)}, "job j: misfire_after must be above 0"),
             ({"misfire_after": timedelta(days=367)}, "job j: misfire_after .* at most a year"),
             ({"timeout": timedelta(0)}, "job j: timeout must be above 0"),

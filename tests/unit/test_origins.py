@@ -160,7 +160,7 @@ async def test_replicas_that_are_up_say_that_what_was_made_by_hand_holds(
 ) -> None:
     async with application(MemoryStore()) as scheduler:
         await scheduler.add("report", every(minutes=5), id="report", replace=True)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while "report: made by hand" not in caplog.text:
                 await asyncio.sleep(0.02)
         await asyncio.sleep(0.2)  # several looks

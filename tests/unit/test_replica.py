@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
@@ -14,6 +15,7 @@ import pytest
 
 from fencepost.errors import StoreUnavailable
 from fencepost.model import Job, State, manual_key
+from fencepost.model.retry import Retry
 from fencepost.model.triggers import every
 from fencepost.replica.replica import Identity, Replica
 from fencepost.replica.service import Service
@@ -21,7 +23,7 @@ from fencepost.runs.host import InlineHost
 from fencepost.runs.recurring import RecurringErrors
 from fencepost.runs.tasks import Registry
 from fencepost.settings import Settings
-from fencepost.store.base import ClaimRequest, NewFire
+from fencepost.store.base import ClaimRequest, NewFire, Settle
 from fencepost.store.memory import MemoryStore
 from fencepost.store.rules.fires import add_fire
 from fencepost.testing.virtual import WorldClock
@@ -55,8 +57,11 @@ class Scripted(Service):
             raise answer
         return answer
 
-    def store_failed(self, error, asked_at):
+    def store_failed(self, error, asked_at, loop):
         self.outages.append(str(error))
+
+    def store_served(self, loop):
+        pass
 
     def backoff(self, failures):
         return 100.0 * failures
@@ -92,6 +97,20 @@ def test_a_woken_service_steps_at_once_and_a_wake_during_its_step_is_not_lost():
     world.at(200.5, service.wake)
     world.run_until(300)
     assert service.calls == pytest.approx([0.0, 50.0, 200.0, 201.005])
+
+
+def test_a_service_that_learns_of_something_sooner_steps_then_and_not_before():
+    world = World()
+    service = Scripted(world, lambda number: 60.0)
+
+    def learn(seconds):
+        return lambda: service.process.call_soon(service.step_in, seconds)
+
+    world.at(10.0, learn(5.0))
+    world.at(12.0, learn(30.0))
+    world.at(20.0, learn(90.0))
+    world.run_until(100)
+    assert service.calls == pytest.approx([0.0, 15.0, 75.0])
 
 
 def test_however_often_it_is_woken_a_service_keeps_its_shortest_interval():
@@ -219,6 +238,15 @@ def test_a_replica_that_holds_claims_or_owes_an_answer_backs_off_by_half_a_heart
     assert replica.backoff(20) <= 5.0
 
 
+def test_so_does_one_whose_last_run_ended_within_a_ttl():
+    """The store may lose that, and would take the replica for dead in the middle of the run."""
+    replica = idle_replica()
+    replica.runs._remember(Settle("key", 1, State.SUCCEEDED))
+    assert replica.backoff(20) <= 5.0
+    replica.runs._last_end -= 30
+    assert replica.backoff(20) > 40
+
+
 def test_nobody_backs_off_for_longer_than_two_terms_last():
     replica = idle_replica(leader_ttl=4, heartbeat=1)
     assert max(replica.backoff(failures) for failures in range(1, 100)) <= 8.0
@@ -295,6 +323,64 @@ def test_a_run_goes_on_through_an_outage_shorter_than_its_ttl_and_its_result_is_
 
 
 # Claims
+
+
+def claims_of(cluster):
+    """The claims that reach the store from now on, as (when, how many fires)."""
+    claims = []
+
+    def note(process, name, args, reply):
+        if name == "claim_fires":
+            claims.append((cluster.world.now, len(reply.claims)))
+
+    cluster.network.on_commit = note
+    return claims
+
+
+def test_no_run_is_followed_by_an_empty_claim():
+    cluster = Cluster(remote=True)
+    cluster.add(Job("job", "body", every(seconds=1)))
+    cluster.run(30)
+    claims = claims_of(cluster)
+    cluster.run(30)
+    assert sum(number for _, number in claims) >= 29
+    assert (
+        sum(1 for _, number in claims if not number) <= 6
+    )  # the planner's, each time it has planned something
+
+
+def test_the_reply_to_a_settle_says_when_its_retry_is_due():
+    """Nothing else is due for an hour, and no claim follows the settle."""
+
+    async def body(fire):
+        if fire.attempt == 1:
+            raise ValueError("not yet")
+
+    cluster = Cluster(remote=True)
+    retried = Job("job", "body", every(hours=1), retry=Retry(attempts=2, first=3, jitter=0))
+    cluster.add(retried, body=body)
+    cluster.run(10)
+    claims = claims_of(cluster)
+    cluster.ask("add_fire", NewFire(manual_key("job", "now"), "job"))
+    cluster.run(10)
+    assert [number for _, number in claims if number] == [1, 1]
+    first, second = (when for when, number in claims if number)
+    assert second - first == pytest.approx(3, abs=0.1)
+    assert len(claims) <= 3
+
+
+def test_a_full_replica_claims_again_as_soon_as_a_run_has_ended():
+    async def body(fire):
+        await asyncio.sleep(2)
+
+    cluster = Cluster(remote=True, slots=1)
+    cluster.add(*(Job(f"job{n}", "body", every(hours=1)) for n in range(3)), body=body)
+    cluster.run(10)
+    for n in range(3):
+        cluster.ask("add_fire", NewFire(manual_key(f"job{n}", "now"), f"job{n}"))
+    begun = cluster.world.now
+    cluster.until(lambda: len(cluster.starts) == 3, 10)
+    assert cluster.world.now - begun < 4.3
 
 
 def test_a_claim_whose_reply_was_lost_is_repeated_under_its_number_and_starts_once():
@@ -457,3 +543,33 @@ def test_evidence_is_acted_on_at_once_although_the_leader_renewed_after_the_last
     leader.process.kill()
     cluster.run(1)
     assert follower.leads
+
+
+def test_followers_learn_of_a_new_leader_at_once():
+    """One that does not know the leader collects no evidence against it, and this one may die in the next moment."""
+    cluster = Cluster(leader_ttl=60, run_ttl=60, heartbeat=20, horizon=200)
+    members = []
+    for _ in range(3):  # at different times, and so are their heartbeats
+        members.append(cluster.add())
+        cluster.run(2.3)
+    leader, *followers = members
+    assert leader.leads
+    leader.process.kill()
+    cluster.until(lambda: any(each.leads for each in followers), 90)
+    cluster.run(0.1)
+    holder = cluster.ask("roster").leader.holder
+    assert [each.replica.leadership.lease.holder for each in followers] == [holder, holder]
+
+
+def test_a_follower_that_sees_a_newer_term_asks_who_leads():
+    cluster = Cluster(leader_ttl=60, run_ttl=60, heartbeat=20, horizon=200)
+    _, follower = cluster.add(), cluster.add()
+    cluster.run(5)
+    beats, roster = follower.replica.heartbeat.sent_so_far, cluster.ask("roster")
+    follower.replica.janitor.watch(roster)
+    cluster.run(1)
+    assert follower.replica.heartbeat.sent_so_far == beats
+    newer = replace(roster, leader=replace(roster.leader, term=roster.leader.term + 1))
+    follower.replica.janitor.watch(newer)
+    cluster.run(1)
+    assert follower.replica.heartbeat.sent_so_far == beats + 1

@@ -47,7 +47,7 @@ def scheduler_with(**resources) -> Scheduler:
 
 async def run(scheduler, id, **args):
     async with scheduler:
-        return await (await scheduler.trigger(id, args=args or None)).wait(timeout=30)
+        return await (await scheduler.trigger(id, args=args or None)).wait(timeout=60)
 
 
 async def test_each_run_gets_its_own_and_leaves_it_in_reverse():
@@ -83,8 +83,8 @@ async def test_a_function_in_a_thread_gets_plain_ones_and_is_told_of_async_ones(
     def wrong(db): ...
 
     async with scheduler:
-        assert (await (await scheduler.trigger("plain")).wait(timeout=30)).state is State.SUCCEEDED
-        failed = await (await scheduler.trigger("wrong")).wait(timeout=30)
+        assert (await (await scheduler.trigger("plain")).wait(timeout=60)).state is State.SUCCEEDED
+        failed = await (await scheduler.trigger("wrong")).wait(timeout=60)
     assert log == ["take", "lock", "leave"]
     assert "make the function that wants it `async def`" in (failed.error or "")
 

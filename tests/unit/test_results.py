@@ -62,10 +62,10 @@ async def test_a_handle_answers_with_the_result_or_says_why_there_is_none():
     scheduler.task(lambda: 1 / 0, id="broken")
     async with scheduler:
         handle = await scheduler.trigger("work", args={"n": 1})
-        assert await handle.result(timeout=30) == {"n": 2}
+        assert await handle.result(timeout=60) == {"n": 2}
         broken = await scheduler.trigger("broken")
         with pytest.raises(RunFailed, match=r"is failed: raised an exception \(ZeroDivisionError") as failed:
-            await broken.result(timeout=30)
+            await broken.result(timeout=60)
         blocking = await asyncio.to_thread(lambda: scheduler.sync.trigger("work", args={"n": 2}).result(10))
     assert failed.value.state == "failed"
     assert blocking == {"n": 3}
@@ -78,5 +78,5 @@ async def test_a_body_in_a_process_of_its_own_returns_as_well(tmp_path, caplog):
     scheduler.command(["true"], every(days=1), id="command")
     async with scheduler:
         handles = [await scheduler.trigger(id) for id in ("rows", "strange", "later", "command")]
-        assert [await handle.result(timeout=30) for handle in handles] == [{"rows": 3}, None, "later", None]
+        assert [await handle.result(timeout=60) for handle in handles] == [{"rows": 3}, None, "later", None]
     assert any("the result of job strange cannot be stored" in each.getMessage() for each in caplog.records)

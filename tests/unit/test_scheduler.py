@@ -29,7 +29,7 @@ from fencepost import (
     every,
 )
 from fencepost.store.memory import MemoryStore
-from tests.unit.apps.waiting import ask, eventually, fire_of, fires_of
+from tests.unit.apps.waiting import PATIENCE, ask, eventually, fire_of, fires_of
 
 FAR = at(datetime(2100, 1, 1, tzinfo=UTC))
 """For jobs that only run when triggered."""
@@ -83,7 +83,7 @@ async def test_a_coroutine_job_is_started_on_the_callers_loop_although_its_funct
 
     scheduler.job(FAR, id="object")(Job())
     async with scheduler:
-        await (await scheduler.trigger("object")).wait(3)
+        await (await scheduler.trigger("object")).wait(PATIENCE)
     assert loops == [asyncio.get_running_loop()]
 
 
@@ -112,7 +112,7 @@ async def test_the_fire_is_given_to_the_parameter_that_wants_it(function):
     scheduler.job(FAR, id="job")(bound)
     async with scheduler:
         handle = await scheduler.trigger("job")
-        record = await handle.wait(3)
+        record = await handle.wait(PATIENCE)
     assert record.state is State.SUCCEEDED, record.error
     [fire] = seen
     assert isinstance(fire, Fire)
@@ -153,8 +153,10 @@ async def test_arguments_are_passed_by_name_and_a_trigger_may_replace_them():
         seen.append((region, pages, copies, dict(fire.args)))
 
     async with scheduler:
-        await (await scheduler.trigger(report)).wait(3)
-        await (await scheduler.trigger(report, args={"region": "de", "pages": [], "copies": 1})).wait(3)
+        await (await scheduler.trigger(report)).wait(PATIENCE)
+        await (await scheduler.trigger(report, args={"region": "de", "pages": [], "copies": 1})).wait(
+            PATIENCE
+        )
     assert seen == [
         ("ch", [1, 2], 3, {"region": "ch", "pages": [1, 2]}),
         ("de", [], 1, {"region": "de", "pages": [], "copies": 1}),
@@ -173,7 +175,7 @@ async def test_current_fire_is_known_inside_a_function_and_in_what_it_calls():
 
     async with scheduler:
         handle = await scheduler.trigger("job")
-        assert (await handle.wait(3)).state is State.SUCCEEDED
+        assert (await handle.wait(PATIENCE)).state is State.SUCCEEDED
     assert keys == [handle.key]
 
 
@@ -231,7 +233,7 @@ async def test_a_triggered_task_without_a_schedule_runs_once_and_its_handle_tell
 
     async with scheduler:
         handle = await scheduler.trigger(send, args={"user": 42})
-        record = await handle.wait(timeout=30)
+        record = await handle.wait(timeout=60)
         assert (record.key, record.state, record.attempt) == (handle.key, State.SUCCEEDED, 1)
         assert (await handle.record()).state is State.SUCCEEDED
     assert seen == [42]
@@ -249,7 +251,7 @@ async def test_waiting_for_a_fire_can_time_out_and_the_fire_goes_on():
         with pytest.raises(TimeoutError):
             await handle.wait(timeout=0.1)
         gate.set()
-        assert (await handle.wait(3)).state is State.SUCCEEDED
+        assert (await handle.wait(PATIENCE)).state is State.SUCCEEDED
 
 
 async def test_the_same_idempotency_key_adds_one_fire_however_often_it_is_sent():
@@ -261,10 +263,10 @@ async def test_the_same_idempotency_key_adds_one_fire_however_often_it_is_sent()
 
     async with scheduler:
         handles = [await scheduler.trigger(send, idempotency_key="order-7") for _ in range(3)]
-        await handles[0].wait(3)
+        await handles[0].wait(PATIENCE)
         handles.append(await scheduler.trigger(send, idempotency_key="order-7"))
         other = await scheduler.trigger(send, idempotency_key="order-8")
-        await other.wait(3)
+        await other.wait(PATIENCE)
     assert {handle.key for handle in handles} == {"send!order-7"}
     assert ran == ["send!order-7", "send!order-8"]
 
@@ -288,9 +290,9 @@ async def test_refuse_raises_while_a_run_is_active_and_queue_waits_for_its_turn(
         with pytest.raises(AnotherRunIsActive):
             await scheduler.trigger(job, if_active="refuse")
         gate.set()
-        await second.wait(3)
+        await second.wait(PATIENCE)
         third = await scheduler.trigger(job, if_active="refuse")
-        await third.wait(3)
+        await third.wait(PATIENCE)
     keys = [first.key, second.key, third.key]
     assert order == [(what, key) for key in keys for what in ("start", "end")]
 
@@ -348,7 +350,7 @@ async def test_a_fire_triggered_before_the_start_runs_after_it():
     handle = await other.trigger("job")
     assert not ran
     async with scheduler:
-        assert (await handle.wait(3)).state is State.SUCCEEDED
+        assert (await handle.wait(PATIENCE)).state is State.SUCCEEDED
     await other.stop()
     assert ran == [1]
 
@@ -393,7 +395,7 @@ async def test_adding_over_a_different_job_needs_replace():
         with pytest.raises(UsageError, match="pass replace=True"):
             await scheduler.add(send, FAR, id="u1", args={"user": 2})
         await scheduler.add(send, FAR, id="u1", args={"user": 3}, replace=True)
-        await (await scheduler.trigger("u1")).wait(3)
+        await (await scheduler.trigger("u1")).wait(PATIENCE)
         with pytest.raises(UsageError, match="decorate it with @scheduler.task"):
             await scheduler.add(lambda: None, FAR, id="u2")
     assert seen == [3]
@@ -467,7 +469,7 @@ async def test_a_cancelled_run_ends_and_a_cancelled_waiting_fire_never_starts():
         second = await scheduler.trigger(job)
         assert (await scheduler.cancel(second.key)).state is State.CANCELLED
         await scheduler.cancel(first.key)
-        record = await first.wait(3)
+        record = await first.wait(PATIENCE)
         assert (record.state, record.reason) == (State.CANCELLED, "on request")
         with pytest.raises(UsageError, match="there is no fire 'job!nothing'"):
             await scheduler.cancel("job!nothing")
@@ -493,7 +495,7 @@ async def test_a_thread_that_is_cancelled_is_told_by_check():
         handle = await scheduler.trigger(job)
         await eventually(started.is_set)
         await scheduler.cancel(handle.key)
-        assert (await handle.wait(3)).state is State.CANCELLED
+        assert (await handle.wait(PATIENCE)).state is State.CANCELLED
         await eventually(lambda: told)
 
 
@@ -506,12 +508,12 @@ async def test_the_sync_facade_does_the_same_from_another_thread():
 
     def blocking():
         handle = scheduler.sync.trigger(send, args={"user": 1}, idempotency_key="once")
-        assert handle.wait(3).state is State.SUCCEEDED
+        assert handle.wait(PATIENCE).state is State.SUCCEEDED
         assert handle.record().key == handle.key == "send!once"
         scheduler.sync.add(send, FAR, id="u2", args={"user": 2})
         scheduler.sync.pause("u2", reason="later")
         scheduler.sync.resume("u2")
-        assert scheduler.sync.trigger("u2").wait(3).state is State.SUCCEEDED
+        assert scheduler.sync.trigger("u2").wait(PATIENCE).state is State.SUCCEEDED
         assert scheduler.sync.cancel("send!once").state is State.SUCCEEDED  # final states never change
         scheduler.sync.remove("u2")
         with pytest.raises(UsageError, match="no job 'u2'"):
@@ -531,15 +533,15 @@ async def test_a_job_may_trigger_another_from_a_thread_and_from_a_coroutine():
 
     @scheduler.task(id="thread")
     def from_thread():
-        scheduler.sync.trigger(leaf, args={"who": "thread"}).wait(3)
+        scheduler.sync.trigger(leaf, args={"who": "thread"}).wait(PATIENCE)
 
     @scheduler.task(id="coroutine")
     async def from_coroutine():
-        await (await scheduler.trigger(leaf, args={"who": "coroutine"})).wait(3)
+        await (await scheduler.trigger(leaf, args={"who": "coroutine"})).wait(PATIENCE)
 
     async with scheduler:
         for name in ("thread", "coroutine"):
-            assert (await (await scheduler.trigger(name)).wait(3)).state is State.SUCCEEDED
+            assert (await (await scheduler.trigger(name)).wait(PATIENCE)).state is State.SUCCEEDED
     assert seen == ["thread", "coroutine"]
 
 
@@ -571,8 +573,8 @@ async def test_handlers_sync_and_async_get_the_events_they_asked_for_on_the_call
         raise ValueError("no good")
 
     async with scheduler:
-        await (await scheduler.trigger(good)).wait(3)
-        await (await scheduler.trigger(bad)).wait(3)
+        await (await scheduler.trigger(good)).wait(PATIENCE)
+        await (await scheduler.trigger(bad)).wait(PATIENCE)
         await eventually(lambda: any(each[0] == "coroutine" for each in heard))
     here = threading.current_thread()
     assert [each for each in heard if each[0] == "plain"] == [
@@ -616,7 +618,7 @@ async def test_a_failing_handler_harms_neither_the_others_nor_the_jobs(caplog):
         keys = []
         for _ in range(2):
             handle = await scheduler.trigger(job)
-            assert (await handle.wait(3)).state is State.SUCCEEDED
+            assert (await handle.wait(PATIENCE)).state is State.SUCCEEDED
             keys.append(handle.key)
         await eventually(lambda: heard == keys)
         await eventually(lambda: "broken coroutine" in caplog.text)
@@ -653,7 +655,7 @@ async def test_a_second_start_is_refused_and_a_stopped_scheduler_can_start_again
         async with scheduler:
             with pytest.raises(UsageError, match="stop it first"):
                 await scheduler.start()
-            await (await scheduler.trigger(job)).wait(3)
+            await (await scheduler.trigger(job)).wait(PATIENCE)
             assert len(ran) == round
     await scheduler.stop()
 
@@ -666,7 +668,7 @@ async def test_stopping_leaves_no_thread_of_ours_behind():
         pass
 
     async with scheduler:
-        await (await scheduler.trigger(job)).wait(3)
+        await (await scheduler.trigger(job)).wait(PATIENCE)
     await eventually(
         lambda: not [t for t in threading.enumerate() if t not in before and t.name.startswith("fencepost")]
     )
@@ -804,7 +806,7 @@ async def test_a_job_that_raises_is_failed_with_its_traceback():
 
     async with scheduler:
         for name in ("coroutine", "thread"):
-            record = await (await scheduler.trigger(name)).wait(3)
+            record = await (await scheduler.trigger(name)).wait(PATIENCE)
             assert (record.state, record.reason) == (State.FAILED, "raised an exception")
             assert "Traceback" in record.error
             assert "in deep" in record.error
@@ -819,7 +821,7 @@ async def test_a_very_long_error_is_cut_at_its_beginning():
         raise ValueError("x" * 100_000 + "the end")
 
     async with scheduler:
-        record = await (await scheduler.trigger(job)).wait(3)
+        record = await (await scheduler.trigger(job)).wait(PATIENCE)
     assert len(record.error) < 10_000
     assert record.error.strip().endswith("the end")
 
@@ -840,7 +842,7 @@ async def test_a_retry_runs_the_same_fire_again_after_its_backoff_and_keeps_ever
         waiting = fire_of(store, handle.key)
         assert waiting.not_before is not None  # the backoff is in the store, not in a process
         assert "try 1" in waiting.error
-        record = await handle.wait(3)
+        record = await handle.wait(PATIENCE)
     assert record.state is State.SUCCEEDED
     assert [each[:3] for each in tries] == [(handle.key, n, n) for n in (1, 2, 3)]
     assert tries[1][3] - tries[0][3] >= 0.09
@@ -863,7 +865,7 @@ async def test_a_retry_ends_after_its_attempts_and_covers_subclasses_of_what_it_
 
     async with scheduler:
         for name in ("exhausted", "sub"):
-            assert (await (await scheduler.trigger(name)).wait(3)).state is State.FAILED
+            assert (await (await scheduler.trigger(name)).wait(PATIENCE)).state is State.FAILED
     assert tries == {"exhausted": 2, "sub": 2}
 
 
@@ -878,7 +880,7 @@ async def test_a_coroutine_past_its_timeout_is_cancelled_and_failed():
             ended.append(1)
 
     async with scheduler:
-        record = await (await scheduler.trigger(job)).wait(3)
+        record = await (await scheduler.trigger(job)).wait(PATIENCE)
     assert ended
     assert (record.state, record.reason) == (State.FAILED, "timed out")
     assert "0:00:00.1" in record.error
@@ -898,7 +900,7 @@ async def test_a_coroutine_that_ends_its_work_after_a_timeout_counts_as_running_
             raise
 
     async with scheduler:
-        record = await (await scheduler.trigger(job)).wait(3)
+        record = await (await scheduler.trigger(job)).wait(PATIENCE)
     assert seen == [State.RUNNING]
     assert record.reason == "timed out"
 
@@ -909,7 +911,7 @@ async def test_a_thread_past_its_timeout_is_failed_and_told_and_keeps_its_slot_u
     @scheduler.job(FAR, id="stuck", timeout=0.1)
     def stuck(fire):
         seen.append(fire.fenced_out)
-        release.wait(3)
+        release.wait(PATIENCE)
         seen.append(fire.fenced_out)
         with suppress(FencedOut):
             fire.check()
@@ -920,14 +922,14 @@ async def test_a_thread_past_its_timeout_is_failed_and_told_and_keeps_its_slot_u
         other.append(1)
 
     async with scheduler:
-        record = await (await scheduler.trigger(stuck)).wait(3)
+        record = await (await scheduler.trigger(stuck)).wait(PATIENCE)
         assert (record.state, record.reason) == (State.FAILED, "timed out")
         handle = await scheduler.trigger(following)
         await asyncio.sleep(0.2)
         assert not other
         assert (await handle.record()).state is State.PENDING
         release.set()
-        assert (await handle.wait(3)).state is State.SUCCEEDED
+        assert (await handle.wait(PATIENCE)).state is State.SUCCEEDED
     assert seen == [False, True]
 
 
@@ -944,10 +946,10 @@ async def test_no_exception_from_a_thread_ends_more_than_its_own_run(error):
         ran.append(1)
 
     async with scheduler:
-        record = await (await scheduler.trigger(bad)).wait(3)
+        record = await (await scheduler.trigger(bad)).wait(PATIENCE)
         assert (record.state, record.reason) == (State.FAILED, "raised an exception")
         assert type(error).__name__ in record.error
-        assert (await (await scheduler.trigger(good)).wait(3)).state is State.SUCCEEDED
+        assert (await (await scheduler.trigger(good)).wait(PATIENCE)).state is State.SUCCEEDED
     assert ran == [1]
 
 
@@ -964,10 +966,10 @@ async def test_no_exception_from_a_coroutine_ends_more_than_its_own_run(error):
         ran.append(1)
 
     async with scheduler:
-        record = await (await scheduler.trigger(bad)).wait(3)
+        record = await (await scheduler.trigger(bad)).wait(PATIENCE)
         assert (record.state, record.reason) == (State.FAILED, "raised an exception")
         assert type(error).__name__ in record.error
-        assert (await (await scheduler.trigger(good)).wait(3)).state is State.SUCCEEDED
+        assert (await (await scheduler.trigger(good)).wait(PATIENCE)).state is State.SUCCEEDED
     assert ran == [1]
 
 
@@ -989,7 +991,7 @@ async def test_a_job_that_blocks_the_event_loop_delays_no_thread_and_loses_no_le
     async with scheduler:
         await eventually(lambda: any(kind == "thread" for kind, _, _ in beats))
         handle = await scheduler.trigger(blocking)
-        record = await handle.wait(3)
+        record = await handle.wait(PATIENCE)
     assert (record.state, record.attempt) == (State.SUCCEEDED, 1)
     assert starts == {handle.key: 1}
     [(_, begun, ended)] = [each for each in beats if each[0] == "blocked"]
@@ -1021,7 +1023,7 @@ async def test_progress_travels_and_a_checkpoint_is_kept_with_the_fire():
         assert record.progress == {"done": 3, "total": 9, "message": "x" * 500}
         assert record.checkpoint == {"page": 3}
         gate.set()
-        assert (await handle.wait(3)).state is State.SUCCEEDED
+        assert (await handle.wait(PATIENCE)).state is State.SUCCEEDED
 
 
 async def test_a_thread_saves_with_wait_and_a_retry_finds_the_checkpoint():
@@ -1030,12 +1032,12 @@ async def test_a_thread_saves_with_wait_and_a_retry_finds_the_checkpoint():
     @scheduler.job(FAR, id="job", retry=Retry(attempts=2, first=0.01))
     def job(fire):
         seen.append(fire.checkpoint)
-        fire.save({"page": 3}).wait(3)
+        fire.save({"page": 3}).wait(PATIENCE)
         if fire.attempt == 1:
             raise OSError("cut off")
 
     async with scheduler:
-        record = await (await scheduler.trigger(job)).wait(3)
+        record = await (await scheduler.trigger(job)).wait(PATIENCE)
     assert (record.state, record.error) == (State.SUCCEEDED, None)
     assert seen == [None, {"page": 3}]
 
@@ -1057,5 +1059,5 @@ async def test_a_checkpoint_that_cannot_be_kept_is_refused_in_the_body(checkpoin
             await fire.save(checkpoint)
 
     async with scheduler:
-        record = await (await scheduler.trigger(job)).wait(3)
+        record = await (await scheduler.trigger(job)).wait(PATIENCE)
     assert record.state is State.SUCCEEDED, record.error

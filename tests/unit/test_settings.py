@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.errors import ConfigurationError
-from fencepost.settings import _PARSERS, LONGEST_DURATION, Settings, _shown, duration, redacted
+from fencepost.settings import LONGEST_DURATION, Settings, duration, redacted
+from fencepost.settings.values import PARSERS, shown
 
 
 def seconds(number: float) -> timedelta:
@@ -95,7 +96,7 @@ def test_a_duration_is_read_or_refused_and_nothing_else(value):
 
 @given(st.timedeltas(timedelta(0), timedelta(days=365)))
 def test_a_duration_in_a_message_can_be_copied_back(length):
-    assert duration(_shown(length)) == length
+    assert duration(shown(length)) == length
 
 
 # Defaults, limits and relations
@@ -120,7 +121,7 @@ def test_settings_are_frozen():
 
 
 def test_every_setting_has_a_parser():
-    assert [field.name for field in fields(Settings)] == list(_PARSERS)
+    assert [field.name for field in fields(Settings)] == list(PARSERS)
 
 
 @pytest.mark.parametrize(("leader_ttl", "horizon"), [(1, 60), (20, 60), (30, 90), (120, 360)])
@@ -164,8 +165,10 @@ def test_the_horizon_covers_two_leader_ttls():
         ("slots", "1" * 5000, "not a whole number"),
         ("port", 65_536, "from 0 to 65535"),
         ("revision", "3f9c2ab", "'3f9c2ab' is not a whole number .* such as a build number"),
-        ("execute_on", "all", "neither 'any' nor 'leader'"),
-        ("execute_on", [], "neither 'any' nor 'leader'"),
+        ("execute_on", "a b", "is not a pool"),
+        ("execute_on", [], "is not a pool"),
+        ("pools", [], "is not a list of 1 to 20 pools"),
+        ("pools", "default,leader", "a pool cannot be called 'leader'"),
         ("namespace", "a b", "'a b' is not a namespace"),
         ("namespace", "a" * 101, "1 to 100 letters"),
         ("namespace", "a\n", "is not a namespace"),

@@ -100,7 +100,7 @@ def test_a_place_that_this_user_may_not_write(kind, closed):
             made.chmod(0o500)
         url = f"sqlite:///{path}" if kind == "sqlite" else f"file://{path}"
         done = subprocess.run(
-            [sys.executable, "-c", PERMISSION, url, str(NOBODY)], capture_output=True, text=True, timeout=20
+            [sys.executable, "-c", PERMISSION, url, str(NOBODY)], capture_output=True, text=True, timeout=120
         )
         os.chmod(name, 0o777)
     assert done.stdout.startswith(f"StoreUnusable 69 cannot write {path}: "), done.stdout + done.stderr
@@ -117,7 +117,7 @@ def test_run_and_serve_exit_69_with_the_reason(folder, command):
         env=environment(FENCEPOST_STORE="sqlite:///a_file/x.db"),
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=120,
     )
     assert done.returncode == 69, done.stderr
     assert done.stderr.splitlines()[-1] == "fencepost: cannot write a_file/x.db: a_file is not a folder"
@@ -164,7 +164,7 @@ def test_a_host_without_the_extra_says_what_to_install(folder, missing, command,
         env=environment(FENCEPOST_STORE=store),
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=120,
     )
     assert done.returncode == 78, done.stderr
     assert f"pip install 'fencepost[{extra}]'" in done.stderr.splitlines()[-1]

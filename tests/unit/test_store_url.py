@@ -44,7 +44,7 @@ BROKEN = (
     "sqlite://u:hunter2secret@host/x.db",
     "sqlite://[hunter2secret",
     "file://hunter2secret/x",
-    "mysql://u:hunter2secret@host/db",
+    "mongodb://u:hunter2secret@host/db",
     "memory://u:hunter2secret@h[",
 )
 

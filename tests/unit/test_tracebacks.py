@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.insight.views.tracebacks import folded, told_once
+from fencepost.insight.views.tracebacks import folded, without_repetition
 
 ERROR = """Traceback (most recent call last):
   File "/usr/lib/python3/site-packages/fencepost/runs/host.py", line 165, in _call
@@ -37,6 +37,7 @@ def test_the_traceback_that_ended_the_run_is_not_shown_with_its_output_again() -
     other = 'Traceback (most recent call last):\n  File "/app.py", line 1, in f\n    f()\nKeyError: 7'
     output = f"begun\nERROR it failed\n{ERROR}{other}\ngoes on"
     assert (
-        told_once(output, ERROR) == f"begun\nERROR it failed\nRuntimeError: import failed\n{other}\ngoes on"
+        without_repetition(output, ERROR)
+        == f"begun\nERROR it failed\nRuntimeError: import failed\n{other}\ngoes on"
     )
-    assert told_once(output, None).count("Traceback") == 2
+    assert without_repetition(output, None).count("Traceback") == 2

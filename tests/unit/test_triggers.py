@@ -361,7 +361,10 @@ def test_json(trigger: triggers.Trigger, value: dict) -> None:
     [
         (None, "None is not a trigger; give an object"),
         ([], "not a trigger"),
-        ({}, "set type to one of all, any, apscheduler, at, calendar, cron, every, except, rrule, spread"),
+        (
+            {},
+            "set type to one of after, all, any, apscheduler, at, calendar, cron, every, except, rrule, spread",
+        ),
         ({"type": "corn"}, "'corn' is no trigger type; did you mean 'cron'"),
         ({"type": ["cron"]}, "set type to one of"),
         ({"type": "every"}, "lacks 'seconds'; its keys are anchor, end, seconds"),

@@ -186,7 +186,7 @@ os.waitpid(child, 0)
 
 def test_a_forked_child_waits_like_any_other_process(lock: Path) -> None:
     command = [sys.executable, "-c", AFTER_A_FORK, str(lock)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.stdout.split("\n"), done.stderr) == (["child", "parent", "its turn", ""], "")
 
 

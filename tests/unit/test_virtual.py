@@ -260,7 +260,7 @@ def test_a_handle_can_be_waited_for_in_virtual_time():
     with virtual(scheduler) as time:
         handle = time.do(scheduler.trigger(job))
         with pytest.raises(TimeoutError):
-            time.do(handle.wait(timeout=30))
+            time.do(handle.wait(timeout=60))
         assert time.do(handle.wait(timeout=100)).state is State.SUCCEEDED
 
 

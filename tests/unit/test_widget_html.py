@@ -50,7 +50,7 @@ def stopped() -> Iterator[Scheduler]:
 
     async def run() -> None:
         await scheduler.start()
-        await (await scheduler.trigger("stops")).wait(timeout=30)
+        await (await scheduler.trigger("stops")).wait(timeout=60)
 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(run())
@@ -174,7 +174,7 @@ def test_a_store_that_does_not_answer_leaves_the_element_empty(
             asked.append(1)
             return broken()
 
-        monkeypatch.setattr("fencepost.pipeline.status.looking_at", look)
+        monkeypatch.setattr("fencepost.pipeline.status.status_of_pipeline", look)
         assert tag() == '<fencepost-status job="stops"></fencepost-status>'
         assert tag() == asyncio.run(_read(tag))
         assert asked == [1], "pages do not wait again and again"

@@ -174,5 +174,5 @@ def test_the_same_seed_gives_the_same_history_in_other_processes_with_other_hash
         )
         for hash_seed in ("1", "4242")
     ]
-    digests = {process.communicate(timeout=50)[0].strip() for process in processes}
+    digests = {process.communicate(timeout=120)[0].strip() for process in processes}
     assert digests == {simulate(3).digest}

@@ -34,11 +34,12 @@ def sample(store: str = "memory://", **options: Any) -> Scheduler:
 
 
 def ended(client: httpx2.Client, key: str) -> dict[str, Any]:
-    """The fire, when it is final."""
+    """The fire, when it is final. That of a job that follows another is added when that one ends."""
 
     def final() -> dict[str, Any] | None:
-        fire: dict[str, Any] = client.get(f"/api/v1/fires/{key}").json()
-        return fire if fire["finished_at"] else None
+        answer = client.get(f"/api/v1/fires/{key}")
+        fire: dict[str, Any] = answer.json()
+        return fire if answer.status_code != 404 and fire["finished_at"] else None
 
     found: dict[str, Any] = eventually(final)
     return found

@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from fencepost import Pipeline, Scheduler, every
+from fencepost.web.answers import PipelineStatus
 from fencepost.web.gate import PROBES
-from fencepost.web.models import PipelineStatus
 from tests.web.sample import NASTY, ended, sample, triggered
 from tests.web.serving import QUICK, eventually, service
 
@@ -327,3 +327,19 @@ def test_it_is_the_same_on_every_store(kind: str, request: pytest.FixtureRequest
             assert len(client.get(f"/api/v1/fires?{query}&limit=2").json()["items"]) == 2
         check_strange(client)
         assert client.get("/metrics").status_code == 200
+
+
+def test_jobs_are_found_by_tag_and_owner(tmp_path: Path) -> None:
+    scheduler = sample()
+
+    @scheduler.job(every(hours=1), id="nightly", tags=["night", "db"], owner="Ann", description="Saves all.")
+    def nightly() -> None: ...
+
+    def ids(**asked: str | list[str]) -> list[str]:
+        return [job["id"] for job in client.get("/api/v1/jobs", params=asked).json()["items"]]
+
+    with service(scheduler) as client:
+        assert ids(tag="db") == ids(tag=["db", "night"]) == ids(owner="ann") == ["nightly"]
+        assert ids(tag="other") == ids(tag=["db", "other"]) == ids(owner="bob") == []
+        job = client.get("/api/v1/jobs/nightly").json()
+        assert (job["tags"], job["owner"], job["description"]) == (["db", "night"], "Ann", "Saves all.")

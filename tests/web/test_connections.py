@@ -21,8 +21,8 @@ from fencepost.store.base import Roster
 from fencepost.store.memory import MemoryStore
 from fencepost.web import connections
 from fencepost.web.app import WebApp
-from fencepost.web.connections import Room, log_accept_errors_once, protocol_in, room
-from fencepost.web.listener import Told
+from fencepost.web.connections import OpenConnections, log_accept_errors_once, protocol_in, room
+from fencepost.web.listener import StreamEvent
 from fencepost.web.sse import STALLED
 from tests.web.sample import sample
 from tests.web.serving import QUICK, STARTING, client_of, eventually, served, server_process
@@ -63,7 +63,7 @@ def asking(path: str) -> bytes:
 
 
 def test_idle_connections_make_way_for_new_ones() -> None:
-    with served(sample().asgi(), http=protocol_in(Room(5))) as url, connected(url, 20) as idle:
+    with served(sample().asgi(), http=protocol_in(OpenConnections(5))) as url, connected(url, 20) as idle:
         eventually(lambda: sum(map(is_closed, idle)) >= 15)
         with client_of(url) as client:
             assert client.get("/livez").status_code == 200
@@ -73,7 +73,7 @@ def test_idle_connections_make_way_for_new_ones() -> None:
 
 def test_where_none_is_idle_only_probes_are_answered() -> None:
     with (
-        served(sample().asgi(), http=protocol_in(Room(3))) as url,
+        served(sample().asgi(), http=protocol_in(OpenConnections(3))) as url,
         connected(url, 3, asking("/api/v1/events")) as streams,
     ):
         for stream in streams:
@@ -87,7 +87,10 @@ def test_where_none_is_idle_only_probes_are_answered() -> None:
 @pytest.mark.parametrize("begun", [b"", b"GET /livez HTTP/1.1\r\nHost: a\r\n", asking("/livez")])
 def test_headers_must_arrive_in_time(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEADERS_WITHIN", 0.2)
-    with served(sample().asgi(), http=protocol_in(Room(5))) as url, connected(url, 1, begun) as [slow]:
+    with (
+        served(sample().asgi(), http=protocol_in(OpenConnections(5))) as url,
+        connected(url, 1, begun) as [slow],
+    ):
         if begun.startswith(asking("/livez")):
             assert slow.recv(65_536).startswith(b"HTTP/1.1 200")
             slow.sendall(b"GET /")  # the next request begins, and does not go on
@@ -97,7 +100,10 @@ def test_headers_must_arrive_in_time(begun: bytes, monkeypatch: pytest.MonkeyPat
 def test_a_body_must_arrive_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fencepost.web.gate.BODY_WITHIN", 0.2)
     begun = b"POST /api/v1/jobs/report/trigger HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{"
-    with served(sample().asgi(), http=protocol_in(Room(5))) as url, connected(url, 1, begun) as [slow]:
+    with (
+        served(sample().asgi(), http=protocol_in(OpenConnections(5))) as url,
+        connected(url, 1, begun) as [slow],
+    ):
         slow.settimeout(5)
         assert slow.recv(65_536).startswith(b"HTTP/1.1 408")
 
@@ -143,7 +149,7 @@ def flood(web: WebApp, times: int = 400) -> None:
         feed = web.feed
         for listener in feed._listeners:
             assert feed._memory is not None
-            listener.put(Told("x~1", "fire", {"text": text}, feed._memory.at))
+            listener.put(StreamEvent("x~1", "fire", {"text": text}, feed._memory.at))
 
     loop = web.feed._loop
     assert loop is not None

@@ -18,7 +18,7 @@ from fencepost import Scheduler, every
 from fencepost.web import feed, sse
 from fencepost.web import listener as listening_module
 from fencepost.web.app import WebApp
-from fencepost.web.listener import Listener, Told
+from fencepost.web.listener import StreamEvent, StreamListener
 from tests.web.sample import ended, sample, triggered
 from tests.web.serving import PATIENCE, QUICK, client_of, eventually, served, service
 
@@ -188,7 +188,7 @@ def test_only_some_kinds_if_asked_for(client: httpx2.Client) -> None:
 
 
 def test_a_silent_stream_shows_that_it_lives(client: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "BEAT", 0.1)
+    monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.1)
     with listening(client) as stream:
         stream.next()
         last_id = stream.last_id
@@ -229,7 +229,7 @@ def test_more_changes_than_one_look_takes_mean_read_anew(
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def taken(listener: Listener) -> list[str]:
+def taken(listener: StreamListener) -> list[str]:
     async def take() -> list[str]:
         found = []
         while text := await listener.take(0.01):
@@ -239,12 +239,12 @@ def taken(listener: Listener) -> list[str]:
     return asyncio.run(take())
 
 
-def told(number: int, subject: str | None = None, **data: str) -> Told:
-    return Told(str(number), "fire", data, AT, "report", subject)
+def told(number: int, subject: str | None = None, **data: str) -> StreamEvent:
+    return StreamEvent(str(number), "fire", data, AT, "report", subject)
 
 
 def test_a_listener_that_falls_behind_is_told_to_read_anew_once() -> None:
-    listener = Listener()
+    listener = StreamListener()
     for number in range(3 * listening_module.WAITING + 5):
         listener.put(told(number))
     text = "".join(taken(listener))
@@ -254,7 +254,7 @@ def test_a_listener_that_falls_behind_is_told_to_read_anew_once() -> None:
 
 
 def test_of_each_fire_a_slow_listener_gets_the_latest_state() -> None:
-    listener = Listener()
+    listener = StreamListener()
     for number in range(5 * listening_module.WAITING):
         listener.put(told(number, subject=f"report@{number % 2}"))
     [text] = taken(listener)
@@ -263,7 +263,7 @@ def test_of_each_fire_a_slow_listener_gets_the_latest_state() -> None:
 
 
 def test_what_is_sent_at_once_is_bounded() -> None:
-    listener = Listener()
+    listener = StreamListener()
     for number in range(10):
         listener.put(told(number, text="x" * 10_000))
     assert [text.count("event: ") for text in taken(listener)] == [1] * 10
@@ -302,7 +302,7 @@ def test_a_short_run_is_looked_at_once_and_without_listeners_only_each_second(
         return await real(*args)
 
     monkeypatch.setattr(feed, "_glance", counted)
-    monkeypatch.setattr(feed, "LOOK_EVERY", 60.0)
+    monkeypatch.setattr(feed, "POLL_EVERY", 60.0)
     monkeypatch.setattr(feed, "GATHER", 0.5, raising=False)
     web = WebApp(sample())
     with served(web) as url, client_of(url) as client:

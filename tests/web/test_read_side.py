@@ -69,7 +69,7 @@ def test_a_status_does_not_wait_for_the_control_loop(tmp_path: Path) -> None:
     with service(scheduler) as client:
         assert client.get("/api/v1/status").status_code == 200
         scheduler.reader.forget()
-        held = scheduler.control_thread().submit(_blocked(3.0))
+        held = scheduler.lifecycle.control_thread().submit(_blocked(3.0))
         for path in ("/api/v1/status", "/api/v1/jobs?limit=2", "/api/v1/fires", "/api/v1/jobs/job001"):
             assert client.get(path).status_code == 200
         assert not held.done()

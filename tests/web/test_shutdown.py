@@ -10,12 +10,16 @@ import asyncio
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+import uvicorn
 
 from fencepost import State
 from fencepost.model import FireRecord
@@ -54,6 +58,7 @@ class Balancer:
     work: str
     open: bool = True
     answered: int = 0
+    listening: int = 0
     failures: list[str] = field(default_factory=list)
     seen_503: float | None = None
 
@@ -98,6 +103,7 @@ class Balancer:
             client_of(self.process.url) as client,
             client.stream("GET", f"{self.prefix}/api/v1/events") as stream,
         ):
+            self.listening += 1
             return "".join(stream.iter_text())
 
 
@@ -108,6 +114,30 @@ def ready(process: ServerProcess, prefix: str) -> bool:
             return client.get(f"{prefix}/readyz").status_code == 200
     except httpx2.HTTPError:
         return False
+
+
+async def test_the_first_answer_that_says_not_ready_asks_to_connect_anew() -> None:
+    """The signal may come in the middle of a request: it changes nothing before the event loop has its turn."""
+    config = uvicorn.Config(APP, log_config=None)
+    config.load()
+    server, scheduler = uvicorn.Server(config), sample()
+    with taking(signal.SIGTERM, server.handle_exit):
+        scheduler.shutdown.install()
+        scheduler.shutdown._signalled(signal.SIGTERM, None)
+        at_once = scheduler.shutdown.draining
+        await asyncio.sleep(0.01)
+        assert (at_once, scheduler.shutdown.draining) == (False, True)
+        assert (b"connection", b"close") in server.server_state.default_headers
+        scheduler.shutdown.uninstall()
+
+
+@contextmanager
+def taking(number: signal.Signals, handler: Callable[..., Any]) -> Iterator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def test_the_first_half_by_hand_for_servers_whose_signals_we_do_not_get() -> None:
@@ -145,7 +175,9 @@ def test_two_schedulers_in_one_application_leave_together(tmp_path: Path) -> Non
     settings = {**QUICK, "ready_delay": DELAY, "store": f"sqlite:///{tmp_path}/jobs.db"}
     with server_process(command, tmp_path, **settings) as process, ThreadPoolExecutor(2) as pool:
         eventually(lambda: ready(process, "/first") and ready(process, "/second"), STARTING)
-        streams = [pool.submit(Balancer(process, prefix, "").listen) for prefix in ("/first", "/second")]
+        balancers = [Balancer(process, prefix, "") for prefix in ("/first", "/second")]
+        streams = [pool.submit(balancer.listen) for balancer in balancers]
+        eventually(lambda: all(balancer.listening for balancer in balancers))
         begun = time.monotonic()
         process.terminate()
         leaving = {"ready": False, "reason": "shutting_down"}
@@ -214,7 +246,7 @@ def test_sigterm_under_load_fails_nothing(command: list[str], code: int, tmp_pat
         probing = pool.submit(balancer.probe)
         streams = [pool.submit(balancer.listen) for _ in range(2)]
         senders = [pool.submit(balancer.send, seconds) for seconds in (0, 0, 0.1, 0.5)]
-        eventually(lambda: balancer.answered > 20)
+        eventually(lambda: balancer.answered > 20 and balancer.listening == len(streams))
         running = eventually(lambda: runs_of(process, prefix))
         begun = time.monotonic()
         late = pool.submit(balancer.last, DELAY + 1)

@@ -187,10 +187,10 @@ def test_probes_never_wait(monkeypatch: pytest.MonkeyPatch) -> None:
             assert client.get("/livez").status_code == client.get("/readyz").status_code == 200
 
 
-LOOKED_AT = ("/api/v1/status", "/api/v1/fires?limit=100", "/metrics")
+LONGEST_KEPT = ("/api/v1/status", "/api/v1/fires?limit=100", "/metrics")
 
 
-@pytest.mark.parametrize("path", LOOKED_AT)
+@pytest.mark.parametrize("path", LONGEST_KEPT)
 def test_clients_in_a_loop_are_slowed_down_and_not_refused(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,7 +221,7 @@ def test_clients_in_a_loop_leave_a_part_of_a_core_to_the_jobs(tmp_path: Path) ->
     store = f"sqlite:///{tmp_path}/jobs.db"
     with server_process(command, tmp_path, store=store) as process, client_of(process.url) as client:
         eventually(lambda: has_run(client), STARTING)
-        for path in LOOKED_AT:
+        for path in LONGEST_KEPT:
             with in_a_loop(process.url, path, 5) as statuses:
                 eventually(lambda statuses=statuses: len(statuses) > 50)  # type: ignore[misc]
                 cores = cores_of(process.popen.pid, 2.0)

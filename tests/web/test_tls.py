@@ -7,7 +7,6 @@ import shutil
 import signal
 import socket
 import ssl
-import subprocess
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,24 +15,15 @@ import httpx2
 import pytest
 
 from fencepost import ConfigurationError, Settings
-from fencepost.web.connections import Room, protocol_in
+from fencepost.web.connections import OpenConnections, protocol_in
 from fencepost.web.tls import tls_context, tls_protocol_in
+from tests.servers.certificates import certificate
 from tests.web.sample import sample
 from tests.web.serving import STARTING, client_of, eventually, served, server_process
 from tests.web.test_connections import connected, is_closed
 from tests.web.test_serve import SERVE, settings
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made by openssl")
-
-
-def certificate(folder: Path, name: str = "127.0.0.1") -> dict[str, Any]:
-    """A new one, signed by itself."""
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    made = ["-keyout", str(key), "-out", str(cert), "-subj", f"/CN={name}"]
-    command = ["openssl", "req", "-x509", *kind, *made, "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(command, check=True, capture_output=True)
-    return {"tls_cert": str(cert), "tls_key": str(key)}
 
 
 def trusting(found: dict[str, Any]) -> ssl.SSLContext:
@@ -49,7 +39,7 @@ def shown_certificate(url: str) -> str:
 
 def test_idle_connections_before_the_handshake_make_way_too(tmp_path: Path) -> None:
     found = certificate(tmp_path)
-    room, context = Room(5), tls_context(Settings.load(env={}, **found))
+    room, context = OpenConnections(5), tls_context(Settings.load(env={}, **found))
     assert context is not None
     http = tls_protocol_in(room, protocol_in(room), context)
     with served(sample().asgi(), http=http) as url, connected(url, 20) as idle:
@@ -64,7 +54,7 @@ def test_idle_connections_before_the_handshake_make_way_too(tmp_path: Path) -> N
 
 def test_a_handshake_must_be_made_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fencepost.web.tls.HEADERS_WITHIN", 0.2)
-    room, context = Room(5), tls_context(Settings.load(env={}, **certificate(tmp_path)))
+    room, context = OpenConnections(5), tls_context(Settings.load(env={}, **certificate(tmp_path)))
     assert context is not None
     http = tls_protocol_in(room, protocol_in(room), context)
     for said in (b"", b"GET /livez HTTP/1.1\r\n\r\n"):

@@ -24,7 +24,7 @@ from typing import Any
 import httpx2
 
 REPLICAS = 3
-LOOK_EVERY = 0.2
+POLL_EVERY = 0.2
 LOOK_PATIENCE = 2.0
 """Seconds for an answer: a replica that is stopped gives none, and the next one is asked."""
 RESTART_AFTER = 3.0
@@ -101,7 +101,7 @@ async def watch(pods: list[Pod]) -> None:
                         known = now
                         tell(status["store_answers"], leader)
                     break
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_EVERY)
 
 
 def tell(answers: bool, leader: dict[str, Any]) -> None:

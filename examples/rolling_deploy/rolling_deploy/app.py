@@ -112,7 +112,9 @@ async def run_action(action_id: Annotated[int, Path(ge=1, lt=2**63)]) -> dict[st
     async with the_pool().connection() as connection:
         claimed = await run_if_due(connection, action_id, BY)
     if claimed is Claim.BUSY:
-        raise HTTPException(503, "somebody is at it; ask again", {"Retry-After": "1"})
+        raise HTTPException(
+            503, "another request holds the lock of this action; ask again", {"Retry-After": "1"}
+        )
     return {"claim": claimed.value}
 
 

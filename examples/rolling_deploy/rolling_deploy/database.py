@@ -16,6 +16,8 @@ Pool = AsyncConnectionPool[Connection]
 URL = os.environ.get("DATABASE_URL", "postgresql://localhost/rolling_deploy")
 PATIENCE = float(os.environ.get("DATABASE_PATIENCE", "3"))
 """Seconds a request waits for a connection. After that it fails, and nothing is done."""
+START_PATIENCE = 30.0
+"""Seconds a start waits for the first connection. No request is waiting yet, and a machine that deploys is busy."""
 
 # All but `actions` are without a key: what happened twice would be there twice. Only claims keep it out.
 TABLES = """
@@ -49,7 +51,7 @@ async def open_pool(url: str = URL) -> AsyncIterator[Pool]:
         open=False,
     )
     async with pool:
-        async with pool.connection() as connection:
+        async with pool.connection(timeout=START_PATIENCE) as connection:
             await create_tables(connection)
         yield pool
 

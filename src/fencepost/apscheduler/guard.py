@@ -30,7 +30,7 @@ from fencepost.apscheduler.host import ExecutorHost
 from fencepost.apscheduler.job_stores import GuardedJobStore
 from fencepost.apscheduler.keeper import JobKeeper
 from fencepost.apscheduler.methods import Methods
-from fencepost.apscheduler.mirror import Mirror
+from fencepost.apscheduler.mirror import JobMirror
 from fencepost.apscheduler.participant import Participant
 from fencepost.apscheduler.registry import GuardedJobs, Terms
 from fencepost.errors import ConfigurationError, UsageError
@@ -126,7 +126,7 @@ class Guard:
         await asyncio.wrap_future(self.begin_to_leave())
 
     @property
-    def look_every(self) -> timedelta:
+    def check_every(self) -> timedelta:
         """How often shared job stores are searched for what other processes have put there."""
         return self.native.settings.heartbeat
 
@@ -143,7 +143,9 @@ class Guard:
         keeper = self.keeper = self._new_keeper()
         keeper.start()
         self.guard_job_stores()
-        joined = self.native.take_part(keeper.host, partial(Mirror, keeper.registry, keeper.wishes, keeper))
+        joined = self.native.take_part(
+            keeper.host, partial(JobMirror, keeper.registry, keeper.wishes, keeper)
+        )
         joined.add_done_callback(_say_failure)
 
     def begin_to_leave(self) -> concurrent.futures.Future[None]:

@@ -222,6 +222,8 @@ class ExecutorHost(HostElsewhere):
             self._tasks[run] = task
             if not self._enters(run, arrived):
                 return _NOT_STARTED
+            for variable, value in (run.variables or {}).items():
+                variable.set(value)
             return await entered(run.fire, partial(function, *args), keywords)
 
         def blocking(*args: Any, **keywords: Any) -> Any:
@@ -230,7 +232,8 @@ class ExecutorHost(HostElsewhere):
             # Its end is reported here, and not only by the executor: AsyncIOExecutor learns of it on an event loop
             # that may be blocked, or gone. Pools share their threads' contexts: this one is the run's own.
             try:
-                result = contextvars.copy_context().run(entered, run.fire, partial(function, *args), keywords)
+                context = run.variables or contextvars.copy_context()
+                result = context.run(entered, run.fire, partial(function, *args), keywords)
             except BaseException as error:
                 self._conclude(run, error)
                 raise

@@ -30,7 +30,7 @@ def is_shared(store: Any) -> bool:
     return store is not None and not isinstance(store, MemoryJobStore)
 
 
-class Unreadable:
+class UnreadableJob:
     """Stands in for a row that cannot be read here, because this process lacks the function, or a class.
 
     APScheduler deletes such rows: one replica of an older version, and the job is gone for all. With something to
@@ -50,8 +50,8 @@ class GuardedJobStore:
         self._store = store
         self._shared = is_shared(store)
         self._now: datetime | None = None
-        self._looked: datetime | None = None
-        self._told: set[str] = set()
+        self._checked: datetime | None = None
+        self._warned: set[str] = set()
         self._stock: dict[str, Any] = {}
         names = ["start", "get_due_jobs", "get_next_run_time", "get_all_jobs", "lookup_job"]
         if hasattr(store, "_reconstitute_job"):
@@ -86,9 +86,9 @@ class GuardedJobStore:
     def get_due_jobs(self, now: datetime) -> list[Any]:
         """Those of the scheduler's own. Guarded ones only move their next run time on, which is for show."""
         self._now = now
-        if self._shared and (self._looked is None or now - self._looked >= self._guard.look_every):
-            self._looked = now
-            self._look()
+        if self._shared and (self._checked is None or now - self._checked >= self._guard.check_every):
+            self._checked = now
+            self._check()
         due = []
         for job in self._readable(self._stock["get_due_jobs"](now)):
             try:
@@ -117,14 +117,14 @@ class GuardedJobStore:
 
     def lookup_job(self, job_id: str) -> Any:
         found = self._stock["lookup_job"](job_id)
-        return None if isinstance(found, Unreadable) else found
+        return None if isinstance(found, UnreadableJob) else found
 
     def _reconstitute_job(self, state: Any) -> Any:
         try:
             return self._stock["_reconstitute_job"](state)
         except Exception as problem:
             self._tell_once(repr(problem), f"cannot be read here ({problem!r}); other replicas may run it")
-            return Unreadable()
+            return UnreadableJob()
 
     def move_on(self, guarded: Guarded, job: Any, now: datetime) -> None:
         """Show when the job is next due. A job whose calendar has ended is removed. One that runs once
@@ -161,7 +161,7 @@ class GuardedJobStore:
             self._store.remove_job(job_id)
             self._guard.scheduler._dispatch_event(JobEvent(EVENT_JOB_REMOVED, job_id, self._alias))
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """What other processes have put into a shared job store, changed there, or removed."""
         present = set()
         for job in self.get_all_jobs():
@@ -175,9 +175,9 @@ class GuardedJobStore:
                 self._guard.keeper.gone(guarded)
 
     def _readable(self, jobs: Iterable[Any]) -> list[Any]:
-        return [job for job in jobs if not isinstance(job, Unreadable)]
+        return [job for job in jobs if not isinstance(job, UnreadableJob)]
 
     def _tell_once(self, what: str, problem: str) -> None:
-        if what not in self._told:
-            self._told.add(what)
+        if what not in self._warned:
+            self._warned.add(what)
             log.error("a job in APScheduler's job store %r does not run here: %s", self._alias, problem)

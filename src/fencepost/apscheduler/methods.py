@@ -100,7 +100,7 @@ class Methods:
             self._errors.log("APScheduler could not search for due jobs; it tries again", error)
             return float(self._scheduler.jobstore_retry_interval)
         if any(is_shared(store) for store in self._scheduler._jobstores.values()):
-            longest = self._guard.look_every.total_seconds()
+            longest = self._guard.check_every.total_seconds()
             return longest if wait is None else min(wait, longest)
         return wait
 

@@ -38,7 +38,7 @@ log = logging.getLogger("fencepost")
 BATCH = 500
 FOLLOWED = 100
 """Jobs that are compared with the store at once: a process with thousands of them must not read all the time."""
-SOONEST_LOOK = 1.0
+SOONEST_CHECK = 1.0
 """Least seconds between two checks, however often other processes change something."""
 MADE_UP_FOR = timedelta(days=1)
 """A `next_run_time` that has passed by more while no process lived is not made up for."""
@@ -47,7 +47,7 @@ STARTED = timedelta(seconds=5)
 
 
 class Keeper(Protocol):
-    """Whoever keeps the scheduler's jobs. Called on the control thread."""
+    """The keeper of the scheduler's jobs. Called on the control thread."""
 
     def defined(self, guarded: Sequence[Guarded]) -> None:
         """The store has taken these, or they have changed there."""
@@ -59,7 +59,7 @@ class Keeper(Protocol):
         """By another process, or by hand."""
 
 
-class Mirror(Service):
+class JobMirror(Service):
     """Wishes are granted in the order in which they were made. While the store does not answer they wait. In between
     the jobs are compared with the store: what was changed in one process holds for all."""
 
@@ -70,7 +70,7 @@ class Mirror(Service):
         self._wishes = wishes
         self._keeper = keeper
         self._all_granted = asyncio.Event()
-        self._looked = float("-inf")
+        self._checked = float("-inf")
         self._turn = 0
         self._put_off: dict[str, datetime] = {}
         """Next runs that were set by hand, and that this process will ask for."""
@@ -281,9 +281,9 @@ class Mirror(Service):
     async def _follow(self) -> float:
         """Some jobs at a time; in how many seconds the next."""
         every, now = self.replica.settings.heartbeat.total_seconds(), self.replica.clock.steady()
-        if (wait := self._looked + min(every, SOONEST_LOOK) - now) > 0:
+        if (wait := self._checked + min(every, SOONEST_CHECK) - now) > 0:
             return wait
-        self._looked = now
+        self._checked = now
         jobs = self._registry.all()
         self._turn = self._turn if self._turn < len(jobs) else 0
         batch = jobs[self._turn : self._turn + FOLLOWED]

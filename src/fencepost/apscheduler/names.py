@@ -37,8 +37,8 @@ def derived_name(job: Any, trigger: Trigger) -> str:
             f"job {job.name!r} runs {job.func!r}, which has no name that other processes could know it by; "
             "give the job an id=, or define the function at the top of a module"
         )
-    arguments = [_told(value, job) for value in job.args]
-    named = {name: _told(value, job) for name, value in job.kwargs.items()}
+    arguments = [_described(value, job) for value in job.args]
+    named = {name: _described(value, job) for name, value in job.kwargs.items()}
     identity = json.dumps([trigger.to_json(), arguments, named], sort_keys=True)
     return given_name(f"{_reference(job)}-{_digest(identity)}")
 
@@ -56,14 +56,14 @@ def _reference(job: Any) -> str:
     return f"{Path(file).stem if file else module}:{name}"
 
 
-def _told(value: Any, job: Any) -> Any:
+def _described(value: Any, job: Any) -> Any:
     """An argument as text that is the same in every process."""
     if isinstance(value, Mapping):
-        return sorted([_told(key, job), _told(each, job)] for key, each in value.items())
+        return sorted([_described(key, job), _described(each, job)] for key, each in value.items())
     if isinstance(value, set | frozenset):
-        return sorted(_told(each, job) for each in value)
+        return sorted(_described(each, job) for each in value)
     if isinstance(value, list | tuple):
-        return [_told(each, job) for each in value]
+        return [_described(each, job) for each in value]
     text = repr(value)
     if " at 0x" in text:
         raise ConfigurationError(

@@ -6,15 +6,15 @@ import asyncio
 import concurrent.futures
 import logging
 from collections.abc import Callable
-from typing import Any
 
-from fencepost.apscheduler.mirror import Mirror
+from fencepost.apscheduler.mirror import JobMirror
 from fencepost.clock import Clock, SystemClock
 from fencepost.errors import FencepostError, StoreUnavailable, StoreUnusable, UsageError
 from fencepost.replica.replica import Identity, Replica
 from fencepost.runs.host import ClosableHost
 from fencepost.runs.run import Host
 from fencepost.runs.tasks import Registry
+from fencepost.scheduler.lifecycle import Lifecycle
 from fencepost.scheduler.scheduler import Scheduler
 from fencepost.store.base import Store
 
@@ -26,26 +26,25 @@ PATIENCE = 2.0
 """Seconds to wait for what was wished for before something is asked, or the end."""
 
 
-class Participant(Scheduler):
-    """Its jobs come through the mirror, and its host is APScheduler."""
+class GuardedLifecycle(Lifecycle):
+    """Its host is APScheduler, and it may be started again while what it ran before still ends."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(self, scheduler: Scheduler, store: Store | None) -> None:
+        super().__init__(scheduler, store)
         self._joined: concurrent.futures.Future[None] | None = None
-        self._make_mirror: Callable[[Replica], Mirror] | None = None
-        self._mirror: Mirror | None = None
+        self._make_mirror: Callable[[Replica], JobMirror] | None = None
+        self.mirror: JobMirror | None = None
 
     async def start(self) -> None:
         raise UsageError(
             "a guarded scheduler takes part when APScheduler's starts; to serve its API: asgi(replica=False)"
         )
 
-    def take_part(
-        self, host: ClosableHost, make_mirror: Callable[[Replica], Mirror]
+    def join(
+        self, host: ClosableHost, make_mirror: Callable[[Replica], JobMirror]
     ) -> concurrent.futures.Future[None]:
-        self._registry = Registry()
         self._make_mirror = make_mirror
-        self._joined = self._take_part(host)
+        self._joined = self.take_part(host)
         return self._joined
 
     def replica_on(
@@ -55,8 +54,8 @@ class Participant(Scheduler):
         replica = super().replica_on(store, clock, host, identity, inline)
         self._store = current
         assert self._make_mirror is not None
-        self._mirror = self._make_mirror(replica)
-        replica.take_on(self._mirror)
+        self.mirror = self._make_mirror(replica)
+        replica.take_on(self.mirror)
         return replica
 
     async def _bring_up(self, store: Store, host: Host) -> None:
@@ -81,11 +80,11 @@ class Participant(Scheduler):
         replica.begin()
         await replica.ready()
 
-    async def _ready_store(self) -> Store:
+    async def ready_store(self) -> Store:
         """What was added to the scheduler before is known there, too."""
-        store = await super()._ready_store()
-        if self._mirror is not None:
-            await self._mirror.granted(PATIENCE)
+        store = await super().ready_store()
+        if self.mirror is not None:
+            await self.mirror.granted(PATIENCE)
         return store
 
     def depart(self) -> concurrent.futures.Future[None]:
@@ -102,11 +101,11 @@ class Participant(Scheduler):
         host: ClosableHost | None,
         joined: concurrent.futures.Future[None] | None,
     ) -> None:
-        replica, mirror, drained = self._replica, self._mirror, self._draining
+        replica, mirror, drained = self._replica, self.mirror, self._draining
         if mirror is not None:
             await mirror.granted(PATIENCE)
         if self._replica is replica:
-            self._replica = self._mirror = self._draining = None
+            self._replica = self.mirror = self._draining = None
         if joined is not None:
             joined.cancel()
         if drained is not None:
@@ -121,18 +120,40 @@ class Participant(Scheduler):
             host.close()
 
     def end(self) -> None:
-        self._end()
-        self._mirror = None
+        super().end()
+        self.mirror = None
+
+
+class Participant(Scheduler):
+    """Its jobs come through the mirror, and its host is APScheduler."""
+
+    lifecycle: GuardedLifecycle
+    lifecycle_kind = GuardedLifecycle
+
+    def take_part(
+        self, host: ClosableHost, make_mirror: Callable[[Replica], JobMirror]
+    ) -> concurrent.futures.Future[None]:
+        self.declared.registry = Registry()
+        return self.lifecycle.join(host, make_mirror)
+
+    def depart(self) -> concurrent.futures.Future[None]:
+        return self.lifecycle.depart()
+
+    def end(self) -> None:
+        self.lifecycle.end()
 
     @property
     def is_running_jobs(self) -> bool:
-        replica = self._replica
+        replica = self.replica
         return replica is not None and bool(replica.runs)
 
     def wake_worker(self) -> None:
         if (replica := self.replica) is not None:
-            self.control_thread().loop.call_soon_threadsafe(replica.worker.wake)
+            self._soon(replica.worker.wake)
 
     def wake_mirror(self) -> None:
-        if (mirror := self._mirror) is not None:
-            self.control_thread().loop.call_soon_threadsafe(mirror.wake)
+        if (mirror := self.lifecycle.mirror) is not None:
+            self._soon(mirror.wake)
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        self.lifecycle.control_thread().loop.call_soon_threadsafe(call)

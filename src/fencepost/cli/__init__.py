@@ -10,42 +10,62 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
+from keyword import iskeyword
 
 import click
 
 from fencepost import __version__
-from fencepost.cli.audit import audit
-from fencepost.cli.cancel import cancel
-from fencepost.cli.demo import demo
-from fencepost.cli.doctor import doctor
-from fencepost.cli.fires import fires
-from fencepost.cli.importing import import_
-from fencepost.cli.init import init
-from fencepost.cli.jobs import jobs
-from fencepost.cli.pause import pause
-from fencepost.cli.preview import preview
-from fencepost.cli.resume import resume
-from fencepost.cli.retry import retry
-from fencepost.cli.run import run
-from fencepost.cli.serve import serve
-from fencepost.cli.show import show
-from fencepost.cli.status import status
-from fencepost.cli.token import token
-from fencepost.cli.trigger import trigger
-from fencepost.cli.why import why
 from fencepost.errors import FencepostError, UsageError
 
 PROGRAM = "fencepost"
 
+COMMANDS = (
+    "run",
+    "serve",
+    "status",
+    "jobs",
+    "fires",
+    "limits",
+    "show",
+    "why",
+    "trigger",
+    "cancel",
+    "retry",
+    "pause",
+    "resume",
+    "skip",
+    "backfill",
+    "preview",
+    "audit",
+    "doctor",
+    "notify",
+    "token",
+    "store",
+    "init",
+    "import",
+    "demo",
+)
+"""In the order of the help text."""
+MODULES = {"import": "importing"}
+"""Where a module cannot have the name of its command."""
 
-class InOrder(click.Group):
-    """Lists its commands as they were added, not by the alphabet."""
+
+class OnDemand(click.Group):
+    """Imports a command when it is called: the others would take longer to import than most commands to run."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return list(self.commands)
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module = import_module(f"fencepost.cli.{MODULES.get(name, name)}")
+        command: click.Command = getattr(module, f"{name}_" if iskeyword(name) else name)
+        return command
 
 
-@click.group(cls=InOrder, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=OnDemand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="fencepost")
 def cli() -> None:
     """Runs every scheduled fire once, on any number of replicas.
@@ -53,32 +73,6 @@ def cli() -> None:
     TARGET is module:attribute, as in `fencepost run app:scheduler`. Commands that need no code take a TARGET,
     or find the store by --store, FENCEPOST_STORE or fencepost.toml.
     """
-
-
-COMMANDS = (
-    run,
-    serve,
-    status,
-    jobs,
-    fires,
-    show,
-    why,
-    trigger,
-    cancel,
-    retry,
-    pause,
-    resume,
-    preview,
-    audit,
-    doctor,
-    token,
-    init,
-    import_,
-    demo,
-)
-
-for command in COMMANDS:
-    cli.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> None:

@@ -22,10 +22,10 @@ from rich.progress import (
 
 from fencepost.cli import completing
 from fencepost.cli.output import emit, facts, length, note, say, table, when
-from fencepost.cli.source import Source, json_option, no_such_job, takes
+from fencepost.cli.source import CommandSource, json_option, no_such_job, takes
 from fencepost.insight.audit import Finding, Kind, Report
 from fencepost.insight.audit import audit as make_audit
-from fencepost.insight.audit.pages import Progress as Told
+from fencepost.insight.audit.pages import Progress as StreamEvent
 from fencepost.insight.audit.shapes import fates, report_shape, verdict
 from fencepost.insight.views.times import ago
 from fencepost.model.triggers import iso
@@ -55,10 +55,10 @@ def audit(
     What was due is worked out again from the recorded history of the jobs, and compared with the ledger. Exits 1
     and lists what is wrong.
     """
-    source = Source.of(words, (), url, namespace)
+    source = CommandSource.of(words, (), url, namespace)
     asked: list[datetime] = []
 
-    async def read(store: Store, progress: Told | None) -> Report:
+    async def read(store: Store, progress: StreamEvent | None) -> Report:
         now = (await store.roster()).now
         if job is not None and not await store.history(job):
             raise await no_such_job(store, job)
@@ -90,7 +90,7 @@ def audit(
 
 
 @contextmanager
-def _progress() -> Iterator[Told | None]:
+def _progress() -> Iterator[StreamEvent | None]:
     """A bar on a terminal; nothing elsewhere."""
     if not sys.stderr.isatty():
         yield None
@@ -140,6 +140,7 @@ def tell(report: Report, store: str) -> None:
             ("due", report.expected),
             *((name, count) for name, count in fates(report).items() if count),
             ("by hand", report.manual or None),
+            ("of them in backfills", report.backfilled or None),
         ]
     )
     rows = [finding for kind in Kind for finding in report.findings[kind][:SHOWN]]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import click
 
 from fencepost.cli.output import emit, note, say
-from fencepost.cli.source import Source, json_option, takes, whoami
+from fencepost.cli.source import CommandSource, json_option, takes, whoami
 from fencepost.errors import UsageError
 from fencepost.insight.cluster import standings
 from fencepost.insight.lookup import stored_fire
@@ -17,7 +17,7 @@ from fencepost.insight.views.shapes import fire_shape
 from fencepost.model import FireRecord, Job, State
 from fencepost.store.base import FireQuery, Store
 
-LOOKS, PAUSE_SECONDS = 20, 0.1
+POLLS, PAUSE_SECONDS = 20, 0.1
 
 
 @click.command()
@@ -41,7 +41,7 @@ def cancel(
 
     At once if it waits; if it runs, its replica is asked to end it. Exits 1 if it had ended already.
     """
-    source = Source.of(words, ("KEY",), url, namespace)
+    source = CommandSource.of(words, ("KEY",), url, namespace)
     fire, done = _settle(source, yes) if owner_is_dead else _ask_to_end(source)
     if as_json:
         emit(fire_shape(fire))
@@ -56,10 +56,10 @@ def cancel(
     return 0 if done else 1
 
 
-def _ask_to_end(source: Source) -> tuple[FireRecord, bool]:
+def _ask_to_end(source: CommandSource) -> tuple[FireRecord, bool]:
     async def end(store: Store) -> FireRecord:
         found = await stored_fire(store, source.words[0])
-        fire = await source.scheduler.do_cancel(found.key, by=whoami())
+        fire = await source.scheduler.fire_operations.cancel(found.key, by=whoami())
         return fire if fire.state.final else await _soon_ended(store, fire)
 
     fire = source.ask(end)
@@ -68,7 +68,7 @@ def _ask_to_end(source: Source) -> tuple[FireRecord, bool]:
 
 async def _soon_ended(store: Store, fire: FireRecord) -> FireRecord:
     """Its replica hears of it at once, if it is well: then there is more to say."""
-    for _ in range(LOOKS):
+    for _ in range(POLLS):
         await asyncio.sleep(PAUSE_SECONDS)
         [fire] = await store.find_fires(FireQuery(key=fire.key)) or [fire]
         if fire.state.final:
@@ -89,7 +89,7 @@ def _became(fire: FireRecord) -> str:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenRun:
     """The run as it was when the person was asked."""
 
     fire: FireRecord
@@ -98,9 +98,9 @@ class Seen:
     replica: str
 
 
-def _settle(source: Source, yes: bool) -> tuple[FireRecord, bool]:
+def _settle(source: CommandSource, yes: bool) -> tuple[FireRecord, bool]:
     """Only the run that was seen: a later one of the same fire has another token."""
-    seen = source.ask(lambda store: _look(store, source.words[0]))
+    seen = source.ask(lambda store: _read_run(store, source.words[0]))
     fire = seen.fire
     if fire.state.final:
         return fire, False
@@ -111,25 +111,25 @@ def _settle(source: Source, yes: bool) -> tuple[FireRecord, bool]:
         if not sys.stdin.isatty():
             raise UsageError("confirm with --yes: there is no terminal to ask on")
         click.confirm("Settle it?", abort=True, err=True)
-    after = source.ask(lambda _: source.scheduler.do_cancel(fire.key, whoami(), fire.token))
+    after = source.ask(lambda _: source.scheduler.fire_operations.cancel(fire.key, whoami(), fire.token))
     last = after.attempts[-1] if after.attempts else None
     return after, last is not None and (last.token, last.outcome) == (fire.token, "lost")
 
 
-async def _look(store: Store, text: str) -> Seen:
+async def _read_run(store: Store, text: str) -> SeenRun:
     fire = await stored_fire(store, text)
     again = any(_runs_again(fire, record.job) for record in await store.jobs([fire.job_id]))
     roster = await store.roster()
     standing = (await standings(store, roster)).get(fire.replica or "", "gone")
     host = next((f"{each.host}, pid {each.pid}, " for each in roster.replicas if each.id == fire.replica), "")
-    return Seen(fire, again, f"{fire.replica} ({host}{standing})")
+    return SeenRun(fire, again, f"{fire.replica} ({host}{standing})")
 
 
 def _runs_again(fire: FireRecord, job: Job) -> bool:
     return job.after_crash == "rerun" and fire.crashes + 1 < job.crash_attempts and not fire.cancel_requested
 
 
-def _warning(seen: Seen) -> str:
+def _warning(seen: SeenRun) -> str:
     fate = "is run again at once" if seen.again else "is recorded as lost, and its job is free to run again"
     return (
         f"{seen.fire.key} runs on {seen.replica}.\n"

@@ -72,7 +72,7 @@ def _suggested(
 
 
 def _quietly(suggest: Callable[[], list[CompletionItem]]) -> list[CompletionItem]:
-    """A traceback in the middle of a command line helps nobody."""
+    """No suggestion is better than a traceback in the middle of a command line."""
     try:
         return suggest()
     except (Exception, SystemExit):

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fencepost.cli.output import console, emit, printable, say
-from fencepost.cli.source import Source, json_option, takes
+from fencepost.cli.source import CommandSource, json_option, takes
 from fencepost.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ STYLES = {"ok": "green", "warning": "yellow", "problem": "red"}
 def doctor(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> int:
     """Say what is right, doubtful and wrong with a set-up, each with the remedy.
 
-    With TARGET also what a replica that starts with that code would change. It only reads: nothing is written, nobody
-    joins, and no store is made. Exits 1 if something is wrong, 78 if no TARGET is given and the namespace holds
+    With TARGET also what a replica that starts with that code would change. It only reads: nothing is written, no
+    replica joins, and no store is made. Exits 1 if something is wrong, 78 if no TARGET is given and the namespace holds
     nothing.
     """
     from fencepost.insight.doctor import diagnose
     from fencepost.insight.doctor.shapes import diagnosis_shape
 
-    source = Source.of(words, (), url, namespace)
+    source = CommandSource.of(words, (), url, namespace)
     found = asyncio.run(diagnose(source.scheduler, source.target, SystemClock()))
     if as_json:
         emit(diagnosis_shape(found))
@@ -50,12 +50,12 @@ def _tell(found: Diagnosis) -> None:
         lines.add_column(no_wrap=True)
         lines.add_column(overflow="fold")
         for finding in findings:
-            lines.add_row(Text(f"  {finding.level}", STYLES[finding.level]), _told(finding))
+            lines.add_row(Text(f"  {finding.level}", STYLES[finding.level]), _formatted(finding))
         console().print(lines)
     say(verdict(found))
 
 
-def _told(finding: Finding) -> Text:
+def _formatted(finding: Finding) -> Text:
     text = Text(printable(finding.what))
     if finding.remedy:
         text.append(f"\n→ {printable(finding.remedy)}", "dim")

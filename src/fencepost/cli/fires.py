@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fencepost.cli import completing
 from fencepost.cli.output import console, emit, last_line, length, narrow, roughly, say, table_of, when
-from fencepost.cli.source import Source, json_option, takes
+from fencepost.cli.source import CommandSource, json_option, takes
 from fencepost.cli.views import not_both, shown, tz_option, watch_option
 from fencepost.insight.fires import find_fires
 from fencepost.insight.lookup import short_key
@@ -51,7 +51,7 @@ def fires(
 ) -> None:
     """List the fires that were due, newest first. Neighbours that never started and share one fate are one."""
     not_both(watch, as_json)
-    source = Source.of(words, (), url, namespace)
+    source = CommandSource.of(words, (), url, namespace)
     chosen = tuple(State(state) for state in states)
 
     async def read(store: Store) -> tuple[Sequence[FireRecord], datetime]:

@@ -12,8 +12,9 @@ from fencepost.cli.output import emit, last_line, length, note
 from fencepost.cli.progress import Show, view
 from fencepost.errors import FencepostError, StoreUnavailable
 from fencepost.insight.views.shapes import fire_shape
-from fencepost.model import FireRecord, State
-from fencepost.scheduler.handle import LOOK_EVERY, Handle
+from fencepost.insight.views.standing import no_live_replica
+from fencepost.model import FireRecord, Job, State
+from fencepost.scheduler.handle import POLL_EVERY, Handle
 from fencepost.store.base import Store
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -39,8 +40,12 @@ async def warn_if_unknown(store: Store, job_id: str) -> None:
     roster, records = await store.roster(), await store.jobs([job_id])
     dead = (await store.evidence([replica.id for replica in roster.replicas])).dead | roster.overdue
     live = [replica for replica in roster.replicas if replica.id not in dead]
-    if records and not any(records[0].job.target in replica.targets for replica in live):
-        note(f"no live replica knows the task {records[0].job.target!r}: the fire waits until one starts")
+    if records and not any(records[0].job.lane in replica.targets for replica in live):
+        note(f"{_missing(records[0].job)}: the fire waits until one starts")
+
+
+def _missing(job: Job) -> str:
+    return no_live_replica(job.engine, job.pool, f"the task {job.target!r}")
 
 
 async def followed(handle: Handle, wait: bool, timeout: float | None, quietly: bool = True) -> FireRecord:
@@ -72,7 +77,7 @@ async def ended(read: Callable[[], Awaitable[FireRecord]], show: Show) -> FireRe
         show(fire)
         if fire.state.final:
             return fire
-        await asyncio.sleep(LOOK_EVERY[min(polls, LONGEST_PAUSE)])
+        await asyncio.sleep(POLL_EVERY[min(polls, LONGEST_PAUSE)])
         polls += 1
 
 

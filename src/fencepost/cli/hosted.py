@@ -38,12 +38,12 @@ class Hosted:
         command: click.Command = cli.cli
         names = 0
         for word in arguments:
-            if not isinstance(command, click.Group) or word not in command.commands:
+            named = _member(command, word)
+            if named is None:
                 break
-            command = command.commands[word]
-            names += 1
-        if isinstance(command, click.Group) and names:
-            command = command.commands.get("list", command)  # `jobs` alone is `jobs list`
+            command, names = named, names + 1
+        if names:
+            command = _member(command, "list") or command  # `jobs` alone is `jobs list`
         asks_for_help = bool({"--help", "-h"}.intersection(arguments))
         if command not in targeted or asks_for_help:
             return list(arguments)
@@ -63,11 +63,16 @@ class Hosted:
         return frozenset(targeted)
 
 
-def _commands(group: click.Group) -> Iterator[click.Command]:
-    for command in group.commands.values():
-        yield command
-        if isinstance(command, click.Group):
-            yield from _commands(command)
+def _commands(group: click.Command) -> Iterator[click.Command]:
+    if isinstance(group, click.Group):
+        for name in group.list_commands(click.Context(group)):
+            if command := _member(group, name):
+                yield command
+                yield from _commands(command)
+
+
+def _member(group: click.Command, name: str) -> click.Command | None:
+    return group.get_command(click.Context(group), name) if isinstance(group, click.Group) else None
 
 
 def _is_target(parameter: click.Parameter) -> bool:

@@ -8,15 +8,19 @@ from datetime import datetime
 
 import click
 
+from fencepost.cli.diff_jobs import diff_jobs
+from fencepost.cli.edit_jobs import add_job, edit_job
 from fencepost.cli.output import emit, facts, note, say, table, when
-from fencepost.cli.source import Source, json_option, no_such_job, stored_job, takes, whoami
+from fencepost.cli.source import CommandSource, json_option, no_such_job, stored_job, takes, whoami
 from fencepost.cli.status import job_table
 from fencepost.cli.views import tz_option
 from fencepost.errors import ConfigurationError
 from fencepost.insight.views.overview import overview
 from fencepost.insight.views.shapes import Shape, definition_shape, event_shape, time
-from fencepost.insight.views.standing import job_state
+from fencepost.insight.views.standing import job_state, runs_on
 from fencepost.model import JobEvent, JobRecord, Json
+from fencepost.model.job_fields import shown_fields
+from fencepost.model.selection import parsed
 from fencepost.model.triggers import from_iso, trigger_from_json
 from fencepost.store.base import Store
 
@@ -30,20 +34,34 @@ class ListByDefault(click.Group):
         return super().parse_args(context, args)
 
 
-@click.group(cls=ListByDefault, subcommand_metavar="[list|show|rm] [TARGET] [ID]")
+@click.group(cls=ListByDefault, subcommand_metavar="[list|show|add|edit|rm|diff] [TARGET] [ID]")
 def jobs() -> None:
-    """List the jobs; show or remove one."""
+    """List the jobs; show, add, change or remove one; compare them with the code."""
 
 
 @jobs.command("list")
 @takes()
+@click.option(
+    "--only",
+    "choices",
+    multiple=True,
+    metavar="CHOICE",
+    help="Only jobs with tag:NAME, of owner:NAME, with priority:5 (or 5.. for 5 and above), or named as 'report*'. "
+    "Several narrow it down.",
+)
 @tz_option
 @json_option
-def list_jobs(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> None:
+def list_jobs(
+    words: tuple[str, ...], url: str | None, namespace: str | None, choices: tuple[str, ...], as_json: bool
+) -> None:
     """List the jobs: state, schedule, last outcome, next fire."""
-    source = Source.of(words, (), url, namespace)
-    found, now = source.ask(lambda store: overview(store, source.scheduler.store_name))
-    if as_json:
+    source = CommandSource.of(words, (), url, namespace)
+    for choice in choices:
+        parsed(choice)
+    found, now = source.ask(lambda store: overview(store, source.scheduler.store_name, choices))
+    if choices and not found["jobs"] and not as_json:
+        say(f"no job fits {' and '.join(choices)}")
+    elif as_json:
         emit(found["jobs"])
     else:
         job_table(found["jobs"], now)
@@ -55,7 +73,7 @@ def list_jobs(words: tuple[str, ...], url: str | None, namespace: str | None, as
 @json_option
 def show_job(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> None:
     """Show the definition of job ID, and its history."""
-    source = Source.of(words, ("ID",), url, namespace)
+    source = CommandSource.of(words, ("ID",), url, namespace)
     [id] = source.words
 
     async def read(store: Store) -> tuple[JobRecord, Sequence[JobEvent], Shape, datetime]:
@@ -83,15 +101,15 @@ def remove_job(words: tuple[str, ...], url: str | None, namespace: str | None, a
     What is due or waiting is cancelled, what runs goes on. Its history stays. A job that cannot be read is removed all
     the same: its tokens go on where they were, and no fire of it is run again.
     """
-    source = Source.of(words, ("ID",), url, namespace)
+    source = CommandSource.of(words, ("ID",), url, namespace)
     [id] = source.words
 
     async def remove(store: Store) -> tuple[JobRecord, bool]:
         if not await store.jobs([id]) and not store.unreadable.holding(id):
             raise await no_such_job(store, id)
         replicas = (await store.roster()).replicas
-        removed = await source.scheduler.do_change(id, "remove", by=whoami())
-        return removed, any(removed.job.target in replica.targets for replica in replicas)
+        removed = await source.scheduler.job_operations.change(id, "remove", by=whoami())
+        return removed, any(removed.job.lane in replica.targets for replica in replicas)
 
     record, known = source.ask(remove)
     if as_json:
@@ -100,6 +118,10 @@ def remove_job(words: tuple[str, ...], url: str | None, namespace: str | None, a
         say(f"{id} is removed")
     if known:
         note("a replica declares it in code: unless that is taken out too, it comes back at the next start")
+
+
+for command in (add_job, edit_job, diff_jobs):
+    jobs.add_command(command)
 
 
 def _facts(record: JobRecord, shape: Shape) -> list[tuple[str, object]]:
@@ -114,14 +136,21 @@ def _facts(record: JobRecord, shape: Shape) -> list[tuple[str, object]]:
         ("next", when(from_iso(shape["next_run_at"])) if shape["next_run_at"] else None),
         ("args", json.dumps(dict(job.args)) if job.args else None),
         ("overlap", job.overlap),
+        ("limits", ", ".join(map(str, job.limits)) or None),
         ("misfire", f"{job.misfire}, after {job.misfire_after.total_seconds():g} s"),
         ("retry", json.dumps(shape["retry"]) if shape["retry"] else None),
         ("timeout", f"{job.timeout.total_seconds():g} s" if job.timeout else None),
         ("after crash", job.after_crash),
-        ("runs on", f"{job.execute_on} replica" if job.execute_on == "any" else "the leader"),
+        ("runs on", runs_on(job)),
+        *((name, _text(value)) for name, value in shown_fields(job).items()),
         ("created", when(record.created_at)),
         ("changed", when(record.changed_at)),
     ]
+
+
+def _text(value: Json) -> str | None:
+    """None, which is not shown, of what was not given."""
+    return (", ".join(map(str, value)) if isinstance(value, list) else str(value or "")) or None
 
 
 def _source(record: JobRecord) -> str:

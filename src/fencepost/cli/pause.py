@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fencepost.cli.output import emit, say, when
-from fencepost.cli.source import Source, json_option, stored_job, takes, whoami
+from fencepost.cli.source import CommandSource, json_option, stored_job, takes, whoami
 from fencepost.insight.views.shapes import pause_shape
 from fencepost.insight.views.times import ahead
 from fencepost.model import Gap
@@ -26,14 +26,14 @@ def pause(
     as_json: bool,
 ) -> None:
     """Pause JOB: what falls due is recorded as skipped. Runs go on, and it can still be triggered."""
-    source = Source.of(words, ("JOB",), url, namespace)
+    source = CommandSource.of(words, ("JOB",), url, namespace)
     [job] = source.words
 
     async def act(store: Store) -> tuple[Gap | None, Gap]:
         now = (await store.roster()).now
         before = (await stored_job(store, job)).paused_at(now)
         end = ahead(until, now, "--until") if until else None
-        record = await source.scheduler.do_change(job, "pause", reason, end, by=whoami())
+        record = await source.scheduler.job_operations.change(job, "pause", reason, end, by=whoami())
         return before, record.pauses[-1]
 
     before, gap = source.ask(act)

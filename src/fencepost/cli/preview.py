@@ -9,12 +9,12 @@ from zoneinfo import ZoneInfo
 import click
 
 from fencepost.cli.completing import jobs, targets
-from fencepost.cli.output import emit, note, table
-from fencepost.cli.source import Source, json_option
+from fencepost.cli.output import emit, length, note, table
+from fencepost.cli.source import CommandSource, json_option
 from fencepost.cli.target import load
 from fencepost.clock import SystemClock
 from fencepost.errors import FencepostError, UsageError
-from fencepost.insight.views.previews import Step, coming, preview_shape
+from fencepost.insight.views.previews import PreviewStep, coming, preview_shape
 from fencepost.model import Job, JobEvent
 from fencepost.model.triggers import Trigger, from_iso, iso
 from fencepost.scheduler.scheduler import Scheduler
@@ -43,15 +43,16 @@ def preview(target: str, job: str, since: str | None, count: int, as_json: bool)
     calendar = _anchored(declared, declared.trigger, scheduler, target, after)
     steps = coming(calendar, after, count)
     if as_json:
-        emit([preview_shape(step) for step in steps])
+        emit([preview_shape(step, declared.jitter) for step in steps])
         return
     zone = ZoneInfo(calendar.local_zone) if calendar.local_zone else None
     leaves_out = any(step.left_out for step in steps)
     columns = ["due at (UTC)", *([f"in {zone.key}"] if zone else []), *([""] if leaves_out else [])]
-    table(columns, _rows(steps, zone, leaves_out), title=calendar.describe())
+    jitter = f", each up to {length(declared.jitter)} later by chance" if declared.jitter else ""
+    table(columns, _rows(steps, zone, leaves_out), title=f"{calendar.describe()}{jitter}")
 
 
-def _rows(steps: Sequence[Step], zone: ZoneInfo | None, leaves_out: bool) -> Iterator[list[str]]:
+def _rows(steps: Sequence[PreviewStep], zone: ZoneInfo | None, leaves_out: bool) -> Iterator[list[str]]:
     def row(moment: datetime, note: str = "") -> list[str]:
         local = [moment.astimezone(zone).isoformat(sep=" ")] if zone else []
         return [iso(moment), *local, *([note] if leaves_out else [])]
@@ -67,7 +68,7 @@ def _anchored(job: Job, trigger: Trigger, scheduler: Scheduler, target: str, aft
     if trigger.resolved(after) == trigger:
         return trigger
     try:
-        defined = Source(scheduler, target, ()).ask(lambda store: _defined(store, job.id))
+        defined = CommandSource(scheduler, target, ()).ask(lambda store: _defined(store, job.id))
     except FencepostError:
         defined = None
     if defined is not None and trigger.resolved(defined.at).to_json() == defined.trigger:

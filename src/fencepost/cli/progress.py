@@ -34,7 +34,7 @@ def view(quietly: bool) -> Iterator[Show]:
         with Bars(stderr_console()) as bars:
             yield bars.show
     else:
-        yield Lines().show
+        yield ProgressLines().show
 
 
 def log_to_stderr() -> None:
@@ -114,7 +114,7 @@ class Bars:
             self._progress.update(bar, mark=MARKS.get(outcome, " "), total=total, completed=total)
 
 
-class Lines:
+class ProgressLines:
     """A line when a phase begins, and one when it has ended."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from fencepost.cli.output import emit, say, when
-from fencepost.cli.source import Source, json_option, stored_job, takes, whoami
+from fencepost.cli.source import CommandSource, json_option, stored_job, takes, whoami
 from fencepost.insight.views.shapes import next_run, time
 from fencepost.store.base import Store
 
@@ -15,12 +15,12 @@ from fencepost.store.base import Store
 @json_option
 def resume(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> None:
     """Resume JOB. What fell due in the pause stays skipped. Fine if it was not paused."""
-    source = Source.of(words, ("JOB",), url, namespace)
+    source = CommandSource.of(words, ("JOB",), url, namespace)
     [job] = source.words
 
     async def act(store: Store) -> tuple[bool, str | None, str]:
         before, now = await stored_job(store, job), (await store.roster()).now
-        record = await source.scheduler.do_change(job, "resume", by=whoami())
+        record = await source.scheduler.job_operations.change(job, "resume", by=whoami())
         following = next_run(record, now)
         return before.paused_at(now) is not None, time(following), when(following)
 

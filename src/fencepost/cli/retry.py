@@ -7,7 +7,7 @@ import click
 from fencepost.cli.following import follow_options, followed, print_outcome, warn_if_unknown
 from fencepost.cli.output import say
 from fencepost.cli.show import stored_fire
-from fencepost.cli.source import Source, stored_job, takes, whoami
+from fencepost.cli.source import CommandSource, stored_job, take_traceparent, takes, whoami
 from fencepost.cli.trigger import checked_name
 from fencepost.model import FireRecord
 from fencepost.scheduler.manual import check_retry
@@ -35,7 +35,8 @@ def retry(
     do not happen twice; with --again they do. Final states never change: KEY stays as it is in the ledger. If it has
     not ended, exits 2.
     """
-    source = Source.of(words, ("KEY",), url, namespace)
+    source = CommandSource.of(words, ("KEY",), url, namespace)
+    take_traceparent()
     [text] = source.words
 
     async def act(store: Store) -> FireRecord:
@@ -43,7 +44,7 @@ def retry(
         await stored_job(store, fire.job_id)
         check_retry(fire, again)
         await warn_if_unknown(store, fire.job_id)
-        handle = await source.scheduler.do_retry(
+        handle = await source.scheduler.fire_operations.retry(
             fire.key, again=again, idempotency_key=checked_name(name), by=whoami()
         )
         if not as_json:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from fencepost.cli.completing import targets
-from fencepost.cli.run import log_options
+from fencepost.cli.run import join_pools, log_options, pool_option
 from fencepost.cli.target import load
 from fencepost.errors import ConfigurationError, missing_extra
 from fencepost.insight.existence import must_exist
@@ -35,6 +35,7 @@ from fencepost.scheduler.scheduler import Scheduler
     callback=lambda _, __, path: checked_root(path),
     help="Where a proxy shows this service, such as /ops/jobs.",
 )
+@pool_option
 @log_options
 def serve(
     target: str | None,
@@ -42,6 +43,7 @@ def serve(
     namespace: str | None,
     replica: str,
     root_path: str,
+    pools: tuple[str, ...],
     log_format: Any,
     verbose: bool,
     **options: Any,
@@ -53,6 +55,7 @@ def serve(
     out: a dashboard for a store alone.
     """
     scheduler = _scheduler(target, url, namespace, replica == "on")
+    join_pools(scheduler, pools)
     given = {name: value for name, value in options.items() if value is not None}
     scheduler.settings = replace(scheduler.settings, **given)
     try:

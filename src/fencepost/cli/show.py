@@ -10,12 +10,12 @@ import click
 
 from fencepost.cli.output import emit, facts, last_line, length, narrow, say, table, when
 from fencepost.cli.progress import current, phases
-from fencepost.cli.source import Source, json_option, takes
+from fencepost.cli.source import CommandSource, json_option, takes
 from fencepost.cli.views import tz_option
 from fencepost.insight.lookup import fire_or_latest
 from fencepost.insight.lookup import stored_fire as stored_fire
 from fencepost.insight.views.shapes import whole_fire_shape
-from fencepost.insight.views.tracebacks import folded, told_once
+from fencepost.insight.views.tracebacks import folded, without_repetition
 from fencepost.model import FireRecord, Json
 
 
@@ -25,7 +25,7 @@ from fencepost.model import FireRecord, Json
 @json_option
 def show(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> None:
     """Show everything about the fire KEY, or about the latest fire of the job with this id."""
-    source = Source.of(words, ("KEY",), url, namespace)
+    source = CommandSource.of(words, ("KEY",), url, namespace)
     fire = source.ask(lambda store: fire_or_latest(store, source.words[0]))
     if as_json:
         emit(whole_fire_shape(fire))
@@ -71,7 +71,7 @@ def print_fire(fire: FireRecord) -> None:
         say("\n" + folded(fire.error))
     if fire.output:
         say("\noutput" if fire.state.final else "\noutput so far")
-        say(indented(told_once(fire.output, fire.error)))
+        say(indented(without_repetition(fire.output, fire.error)))
 
 
 def _progress(fire: FireRecord) -> str | None:

@@ -23,13 +23,15 @@ from fencepost.errors import ConfigurationError, NothingStored, StoreUnavailable
 from fencepost.insight.existence import WHERE_ELSE, must_exist, never_run
 from fencepost.insight.lookup import no_such_job as no_such_job
 from fencepost.insight.lookup import stored_job as stored_job
+from fencepost.model.traces import clean_traceparent
+from fencepost.runs.tracing import given_traceparent
 from fencepost.scheduler.scheduler import Scheduler
 from fencepost.settings import Settings, redacted
 from fencepost.store.base import Store
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 4.0
-"""For opening the store. Whoever calls a command gets an answer within ten."""
+"""For opening the store. A command answers within ten."""
 Command = TypeVar("Command", bound=Callable[..., Any])
 HOST_TARGET: str | None = None
 """Put before the words of every command where a framework knows the scheduler (`hosted.py`)."""
@@ -51,7 +53,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
 
 @dataclass(frozen=True)
-class Source:
+class CommandSource:
     """A scheduler that takes no part: the target's, or one without jobs on the store that was named."""
 
     scheduler: Scheduler
@@ -61,7 +63,7 @@ class Source:
     @classmethod
     def of(
         cls, words: Sequence[str], needed: Sequence[str], url: str | None, namespace: str | None
-    ) -> Source:
+    ) -> CommandSource:
         hosted = int(words[:1] == (HOST_TARGET,))
         if not len(needed) <= len(words) - hosted <= len(needed) + 1 - hosted:
             missing = needed[len(words) - hosted :]
@@ -114,11 +116,11 @@ class Source:
             raise ConfigurationError(f"{error}; {remedy}") from None
 
 
-async def answering(opening: Coroutine[Any, Any, None], scheduler: Scheduler) -> None:
+async def answering(asked: Coroutine[Any, Any, T], scheduler: Scheduler) -> T:
     """A server that takes the connection and says nothing counts as one that is down."""
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            await opening
+            return await asked
     except TimeoutError:
         raise StoreUnavailable(
             f"{scheduler.store_name} did not answer within {PATIENCE_SECONDS:g} s"
@@ -137,6 +139,11 @@ def _scheduler(target: str | None, url: str | None, namespace: str | None) -> Sc
         if url is not None and scheduler.store_name != redacted(scheduler.settings.store_url()):
             raise UsageError(f"{target} brings a store object of its own; leave --store out")
     return scheduler
+
+
+def take_traceparent() -> None:
+    """Link the fires that this command adds with the trace in which it was called."""
+    given_traceparent.set(clean_traceparent(os.environ.get("TRACEPARENT")))
 
 
 def whoami() -> str:

@@ -10,12 +10,13 @@ import click
 from rich.table import Table
 
 from fencepost.cli.output import console, distance, emit, facts, narrow, roughly, say, table, table_of, when
-from fencepost.cli.source import Source, json_option, takes
+from fencepost.cli.source import CommandSource, json_option, takes
 from fencepost.cli.views import not_both, shown, tz_option, watch_option
 from fencepost.insight.lookup import shortened
-from fencepost.insight.views.overview import look_at_all
+from fencepost.insight.views.overview import read_overview
 from fencepost.insight.views.shapes import Shape
 from fencepost.insight.views.standing import described, job_state
+from fencepost.model.jobs import DEFAULT_POOL
 from fencepost.model.triggers import from_iso
 
 
@@ -29,10 +30,10 @@ def status(
 ) -> None:
     """Show the leader, the replicas and the jobs."""
     not_both(watch, as_json)
-    source = Source.of(words, (), url, namespace)
+    source = CommandSource.of(words, (), url, namespace)
 
     def read() -> tuple[Shape, datetime]:
-        return source.ask(lambda store: look_at_all(store, source.scheduler.store_name))
+        return source.ask(lambda store: read_overview(store, source.scheduler.store_name))
 
     if as_json:
         emit(read()[0])
@@ -61,7 +62,10 @@ def _of_job(row: Shape) -> str:
 
 
 def replica_table(replicas: Iterable[Shape], now: datetime) -> Table:
-    columns = NARROW_REPLICA_COLUMNS if narrow() else REPLICA_COLUMNS
+    replicas = list(replicas)
+    columns: tuple[str, ...] = NARROW_REPLICA_COLUMNS if narrow() else REPLICA_COLUMNS
+    if any(replica["pools"] != [DEFAULT_POOL] for replica in replicas):
+        columns += ("pools",)
     return table_of(columns, ([_replica_cells(each, now)[name] for name in columns] for each in replicas))
 
 
@@ -94,7 +98,14 @@ def _replica_cells(replica: Shape, now: datetime) -> Shape:
     state = f"{replica['state']}, leads" if replica["leader"] else replica["state"]
     joined = distance(from_iso(replica["joined_at"]), now)
     heard = distance(from_iso(replica["renewed_at"]), now)
-    shown = {"state": state, "last heard": heard, "joined": joined, "running": len(replica["running"])}
+    pools = ", ".join(replica["pools"])
+    shown = {
+        "state": state,
+        "pools": pools,
+        "last heard": heard,
+        "joined": joined,
+        "running": len(replica["running"]),
+    }
     return {**replica, **shown}
 
 

@@ -13,12 +13,17 @@ import click
 from fencepost.cli.following import ended, follow_options, followed, print_outcome, warn_if_unknown
 from fencepost.cli.output import say
 from fencepost.cli.progress import log_to_stderr, view
-from fencepost.cli.source import Source, stored_job, takes, whoami
+from fencepost.cli.source import CommandSource, stored_job, take_traceparent, takes, whoami
+from fencepost.cli.views import tz_option
 from fencepost.errors import AnotherRunIsActive, ConfigurationError, FencepostError, UsageError
+from fencepost.insight.views.times import coming
+from fencepost.insight.views.words import shown_in
 from fencepost.model import FireRecord, checked_id
 from fencepost.pipeline.pipeline import Pipeline
 from fencepost.pipeline.status import is_pipeline
 from fencepost.scheduler.handle import Handle
+from fencepost.scheduler.manual import NOW, Due, due_in
+from fencepost.scheduler.signals import on_signal
 from fencepost.store.base import Store
 
 
@@ -39,6 +44,9 @@ from fencepost.store.base import Store
     help="While another run is active; default: queue, of a pipeline refuse.",
 )
 @click.option("--idempotency-key", "name", help="The same key adds one fire however often it is sent.")
+@click.option("--in", "delay", metavar="DURATION", help="Run it once, after so long: 10m.")
+@click.option("--at", "moment", metavar="TIME", help="Run it once, at 18:00, or at an ISO time; see --tz.")
+@tz_option
 @click.option("--here", is_flag=True, help="Run it in this process (needs TARGET); waits for its end.")
 @follow_options
 def trigger(
@@ -52,17 +60,19 @@ def trigger(
     by_what: str | None,
     if_active: str | None,
     name: str | None,
+    delay: str | None,
+    moment: str | None,
     here: bool,
     wait: bool,
     timeout: float | None,
     as_json: bool,
 ) -> int:
-    """Run JOB now, on whichever replica has room. Prints the key of the fire.
+    """Run JOB now, or once later, on whichever replica has room. Prints the key of the fire.
 
     Arguments given here replace those of the job. A pipeline whose run is active, and any other job with
     --if-active refuse, adds nothing and exits 2. With --wait its progress is shown.
     """
-    source = Source.of(words, ("JOB",), url, namespace)
+    source = CommandSource.of(words, ("JOB",), url, namespace)
     if mode is not None:
         pairs = (*pairs, f"mode={json.dumps(mode)}")
     if force:
@@ -70,7 +80,10 @@ def trigger(
     if by_what is not None:
         pairs = (*pairs, f"trigger={json.dumps(by_what)}")
     of_pipeline = mode is not None or force or by_what is not None
-    request = Request(arguments(pairs, text), checked_name(name), if_active, of_pipeline)
+    if (delay is not None) + (moment is not None) + here > 1:
+        raise UsageError("--in, --at and --here exclude each other")
+    take_traceparent()
+    request = Request(arguments(pairs, text), checked_name(name), if_active, of_pipeline, delay, moment)
     if here:
         fire = _run_here(source, request, timeout, as_json)
     else:
@@ -85,6 +98,16 @@ class Request:
     if_active: str | None
     """None: as is usual for what it is."""
     of_pipeline: bool
+    delay: str | None = None
+    moment: str | None = None
+
+    async def due(self, store: Store) -> Due:
+        if self.delay is not None:
+            return due_in(self.delay)
+        if self.moment is not None:
+            now = (await store.roster()).now
+            return Due(at=coming(self.moment, now, shown_in.get(), "--at"))
+        return NOW
 
     def keywords(self) -> dict[str, Any]:
         usual = "refuse" if self.of_pipeline else "queue"
@@ -118,7 +141,7 @@ def arguments(pairs: tuple[str, ...], text: str | None) -> dict[str, Any] | None
 
 
 async def _add(
-    source: Source, store: Store, request: Request, wait: bool, timeout: float | None, as_json: bool
+    source: CommandSource, store: Store, request: Request, wait: bool, timeout: float | None, as_json: bool
 ) -> FireRecord:
     [job] = source.words
     await stored_job(store, job)
@@ -127,12 +150,13 @@ async def _add(
     return await followed(handle, wait, timeout, quietly=as_json)
 
 
-async def _triggered(source: Source, store: Store, request: Request, as_json: bool) -> Handle:
+async def _triggered(source: CommandSource, store: Store, request: Request, as_json: bool) -> Handle:
     [job] = source.words
     if isinstance(source.scheduler.function_of(job), Pipeline) or await is_pipeline(store, job):
         request = replace(request, of_pipeline=True)
     try:
-        handle = await source.scheduler.do_trigger(job, **request.keywords())
+        due = await request.due(store)
+        handle = await source.scheduler.fire_operations.trigger(job, due=due, **request.keywords())
     except ConfigurationError as error:  # the store is open: only the arguments can be wrong
         raise UsageError(str(error)) from None
     except AnotherRunIsActive as error:
@@ -143,7 +167,7 @@ async def _triggered(source: Source, store: Store, request: Request, as_json: bo
     return handle
 
 
-def _run_here(source: Source, request: Request, timeout: float | None, as_json: bool) -> FireRecord:
+def _run_here(source: CommandSource, request: Request, timeout: float | None, as_json: bool) -> FireRecord:
     """A replica for this one task joins, runs it and leaves. The ledger, overlap and fencing are as always;
     so another replica that knows the task may take the fire first."""
     if source.target is None:
@@ -152,14 +176,16 @@ def _run_here(source: Source, request: Request, timeout: float | None, as_json: 
     [job] = source.words
     scheduler = source.scheduler
     source.check_store()
-    scheduler.only(_task(source, job))
+    scheduler.declared.only(_task(source, job))
 
     async def session() -> FireRecord:
         waiting = asyncio.current_task()
         assert waiting is not None
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, waiting.cancel)
+        on_signal(asyncio.get_running_loop(), signal.SIGTERM, waiting.cancel)
         async with asyncio.timeout(timeout), scheduler:
-            triggered = scheduler.do_look(lambda store: _triggered(source, store, request, as_json))
+            triggered = scheduler.lifecycle.with_store(
+                lambda store: _triggered(source, store, request, as_json)
+            )
             handle = await scheduler.ask(triggered)
             with view(quietly=as_json) as show:
                 return await ended(handle.record, show)
@@ -174,7 +200,7 @@ def _run_here(source: Source, request: Request, timeout: float | None, as_json: 
         raise FencepostError(f"stopped before {job} had ended; {_LEFT}") from None
 
 
-def _task(source: Source, job: str) -> str:
+def _task(source: CommandSource, job: str) -> str:
     """The job may be declared in the code, or have been added to the store for one of its tasks."""
     declared = source.scheduler.jobs.get(job)
     if declared is not None:

@@ -7,8 +7,9 @@ import re
 import click
 
 from fencepost.cli.output import emit, say
-from fencepost.cli.source import Source, json_option, takes
+from fencepost.cli.source import CommandSource, json_option, takes
 from fencepost.cli.views import tz_option
+from fencepost.insight.visible import VisibleStore
 from fencepost.insight.why import answer, answer_shape
 
 
@@ -22,9 +23,9 @@ def why(words: tuple[str, ...], url: str | None, namespace: str | None, as_json:
     WHEN is 03:00, 2026-11-15T03:00 or with an offset. Without one it is read in the zone of the job's schedule,
     else in UTC; a time alone is the latest that has been. Exits 1 only if the ledger cannot account for the fire.
     """
-    source = Source.of(words, ("JOB", "WHEN") if _has_time(words) else ("JOB",), url, namespace)
+    source = CommandSource.of(words, ("JOB", "WHEN") if _has_time(words) else ("JOB",), url, namespace)
     job, when = (*source.words, None)[:2]
-    found = source.ask(lambda store: answer(store, str(job), when, source.settings.retention))
+    found = source.ask(lambda store: answer(VisibleStore(store), str(job), when, source.settings.retention))
     if as_json:
         emit(answer_shape(found))
     else:

@@ -19,7 +19,7 @@ CALLER = "fencepost.django.caller"
 
 
 def caller_of(request: HttpRequest) -> Caller | str | None:
-    """Who asks. None: nobody is signed in; the name of a user who may not see anything. Asks the database."""
+    """Who asks. None: no user is signed in; the name of a user who may not see anything. Asks the database."""
     user: Any = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
         return None

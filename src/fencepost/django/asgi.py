@@ -14,7 +14,7 @@ from asgiref.sync import sync_to_async
 from django.core.asgi import get_asgi_application as djangos_application
 
 from fencepost.django.project import is_testing, project_scheduler
-from fencepost.django.taking_part import Starter
+from fencepost.django.taking_part import DjangoStarter
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -31,7 +31,7 @@ class Application:
     def __init__(self, application: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
         self._application = application
         self._has_lifespan = False
-        self._starter = Starter()
+        self._starter = DjangoStarter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

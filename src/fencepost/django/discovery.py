@@ -21,13 +21,13 @@ MODULE = "jobs"
 
 
 @dataclass(frozen=True)
-class Failure:
+class ImportFailure:
     module: str
     error: str
     """In one line, with its place."""
 
 
-failures: list[Failure] = []
+failures: list[ImportFailure] = []
 """The modules that could not be imported: their jobs are not known here."""
 
 
@@ -51,7 +51,7 @@ def _import_jobs(module: str) -> None:
             import_module(module)
     except Exception as error:
         _withdraw_jobs(module)
-        failure = Failure(module, _in_one_line(error))
+        failure = ImportFailure(module, _in_one_line(error))
         failures.append(failure)
         log.error("the jobs of %s are not known: it cannot be imported: %s", module, failure.error)
 
@@ -60,7 +60,7 @@ def _withdraw_jobs(module: str) -> None:
     """Those declared before the line that failed: half of a module must not run."""
     scheduler = project_scheduler()
     ids = [id for id in scheduler.jobs if getattr(scheduler.function_of(id), "__module__", "") == module]
-    scheduler.withdraw(ids)
+    scheduler.declared.withdraw(ids)
 
 
 def _in_one_line(error: Exception) -> str:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from fencepost.django.bodies import body_of
 from fencepost.django.declare import Declaration
+from fencepost.model import Job
+from fencepost.runs.tasks import Task
+from fencepost.scheduler.declarations import Declarations
 from fencepost.scheduler.scheduler import Scheduler
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
+class ProjectDeclarations(Declarations):
+    def job(self, task: Task | str, id: str, trigger: Any, policies: Mapping[str, Any]) -> Job:
+        return super().job(task, id, *_unwrapped(trigger, policies))
+
+
 class ProjectScheduler(Scheduler):
     """`every` and `cron` of `fencepost.django` are taken as triggers, too."""
 
+    declarations_kind = ProjectDeclarations
     drive: Callable[[Coroutine[Any, Any, Any]], Any] | None = None
     """Runs a coroutine to its end, where a test owns the time (`testing.py`)."""
 
@@ -25,8 +34,8 @@ class ProjectScheduler(Scheduler):
         return super().ask_blocking(work, patience)
 
     def job(self, trigger: Any, **policies: Any) -> Callable[[F], F]:
-        trigger, policies = _plain(trigger, policies)
-        declare = super().job(trigger, **policies)
+        declared, options = _unwrapped(trigger, policies)
+        declare = super().job(declared, **options)
 
         def above(target: F) -> F:
             declare(body_of(target))
@@ -40,12 +49,8 @@ class ProjectScheduler(Scheduler):
         super().task(body_of(function), **options)
         return function
 
-    async def do_add(self, what: Any, trigger: Any, **policies: Any) -> None:
-        trigger, policies = _plain(trigger, policies)
-        await super().do_add(what, trigger, **policies)
 
-
-def _plain(trigger: Any, policies: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _unwrapped(trigger: Any, policies: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
     if isinstance(trigger, Declaration):
         return trigger.trigger, {**trigger.policies, **policies}
     return trigger, policies

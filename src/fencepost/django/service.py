@@ -18,7 +18,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from fencepost.django.access import CALLER, authorize
 from fencepost.django.project import project_scheduler
 from fencepost.replica.control import ControlThread
-from fencepost.scheduler.scheduler import Scheduler, Service
+from fencepost.scheduler.applications import AsgiService
+from fencepost.scheduler.scheduler import Scheduler
 from fencepost.web.sse import POLLED
 
 Message = dict[str, Any]
@@ -30,7 +31,7 @@ class Bridge:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        self._service: Service = scheduler.asgi(replica=False, authorize=authorize)
+        self._service: AsgiService = scheduler.asgi(replica=False, authorize=authorize)
         self._lock = threading.Lock()
         self._living: Any = None
 
@@ -91,7 +92,7 @@ class Bridge:
 
 
 async def _parts(first: Message, answers: asyncio.Queue[Message], serving: Any) -> AsyncIterator[bytes]:
-    """The body. Ends the serving if the client, or whoever reads this, goes."""
+    """The body. Ends the serving if the client, or the reader of this, goes."""
     message = first
     try:
         while True:

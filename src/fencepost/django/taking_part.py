@@ -28,7 +28,7 @@ DRAIN_AT_RELOAD = timedelta(seconds=2)
 """The longest that `runserver` waits for runs before it loads the edited code."""
 
 
-class Starter:
+class DjangoStarter:
     """Of one process, and again of each process that it forks before it has started."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.wsgi import get_wsgi_application as djangos_application
 
-from fencepost.django.taking_part import Starter
+from fencepost.django.taking_part import DjangoStarter
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -18,7 +18,7 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 def get_wsgi_application() -> Application:
     """Django's application. The process that serves it runs jobs, in threads beside the requests."""
     application: Application = djangos_application()
-    starter = Starter()
+    starter = DjangoStarter()
     starter.soon()
 
     def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

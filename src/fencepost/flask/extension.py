@@ -11,10 +11,10 @@ from fencepost.errors import ConfigurationError, UsageError
 from fencepost.flask.bodies import in_context
 from fencepost.flask.commands import command
 from fencepost.flask.service import service_blueprint
-from fencepost.flask.taking_part import Starter, takes_part
+from fencepost.flask.taking_part import FlaskStarter, takes_part
 from fencepost.runs.resources import Resource
-from fencepost.scheduler.handle import SyncScheduler
 from fencepost.scheduler.scheduler import Scheduler
+from fencepost.scheduler.sync import SyncScheduler
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,7 +49,7 @@ class Fencepost:
             declare(app, scheduler)
         app.cli.add_command(command)
         if takes_part(app):
-            Starter(app, scheduler).arrange()
+            FlaskStarter(app, scheduler).arrange()
 
     def job(self, trigger: Any, *, executor: str | None = None, **options: Any) -> Callable[[F], F]:
         """`Scheduler.job`, run in an application context. A process of its own (`executor="process"`) has none."""

@@ -10,7 +10,8 @@ from flask.blueprints import BlueprintSetupState
 
 from fencepost.errors import ConfigurationError
 from fencepost.flask.taking_part import takes_part
-from fencepost.scheduler.scheduler import Scheduler, WsgiService
+from fencepost.scheduler.applications import WsgiService
+from fencepost.scheduler.scheduler import Scheduler
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 

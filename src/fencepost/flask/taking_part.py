@@ -36,7 +36,7 @@ LOADED_WITHIN = 60.0
 """Seconds after which an application that is still being loaded is started all the same."""
 SETTLED = 0.2
 """Seconds for a function that makes the application to return."""
-LOOK_EVERY = 0.02
+CHECK_EVERY = 0.02
 
 
 def takes_part(app: Flask) -> bool:
@@ -55,7 +55,7 @@ def takes_part(app: Flask) -> bool:
     return is_reloaded() or not (get_debug_flag() if reloads is None else reloads)
 
 
-class Starter:
+class FlaskStarter:
     """Of one application in one process."""
 
     def __init__(self, app: Flask, scheduler: Scheduler) -> None:
@@ -101,10 +101,10 @@ class Starter:
 
     def _when_loaded(self, modules: list[ModuleSpec]) -> None:
         wait = threading.Event()
-        for _ in range(round(LOADED_WITHIN / LOOK_EVERY)):
+        for _ in range(round(LOADED_WITHIN / CHECK_EVERY)):
             if not any(getattr(spec, "_initializing", False) for spec in modules):
                 break
-            wait.wait(LOOK_EVERY)
+            wait.wait(CHECK_EVERY)
         wait.wait(SETTLED)
         self.start()
 

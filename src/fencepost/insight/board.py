@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 
@@ -20,7 +20,10 @@ from fencepost.insight.views.shapes import (
 )
 from fencepost.insight.views.unreadable import Marks, hidden_shape, marked, unreadable_shape
 from fencepost.model import FireRecord, Gap, JobRecord, LastRun, Rival, State
+from fencepost.model.job_fields import shown_fields
+from fencepost.model.selection import selects
 from fencepost.model.triggers import iso
+from fencepost.model.triggers.following import parents_of
 from fencepost.model.values import json_text
 from fencepost.store.base import FireQuery, JobPage, Store
 from fencepost.store.unreadable import Unreadable
@@ -29,10 +32,15 @@ PAGE = 200
 """Jobs read in one step of the store. In SQLite a writer waits for a step that reads, unless the journal is WAL."""
 MOST_JOBS = 10_000
 """Jobs that a status lists, beside those that cannot be read. A page of `/jobs` reaches the others."""
+ALL = JobPage(PAGE)
+
+
+LISTED = ("tags", "owner", "priority")
+"""Optional fields of a job that lists show; `jobs show` and the job's page have all."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BoardEntry:
     """One job on the board."""
 
     id: str
@@ -57,12 +65,16 @@ class Entry:
         states: list[str] = self.shape["states"]
         return states
 
+    def fits(self, choice: str) -> bool:
+        """`tag:nightly`, `owner:billing`, or a name with `*`. A job that cannot be read fits none."""
+        return self.record is not None and selects(choice, self.record.job)
+
 
 class Board:
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, BoardEntry] = {}
 
-    async def entries(self, store: Store, cluster: Cluster, records: Sequence[JobRecord]) -> list[Entry]:
+    async def entries(self, store: Store, cluster: Cluster, records: Sequence[JobRecord]) -> list[BoardEntry]:
         """In the order of the records. Those that have not changed are as they were."""
         tails = await self._tails(store, records)
         marks = Marks(store.unreadable.rows)
@@ -100,9 +112,9 @@ class Board:
 
     def _entry(
         self, record: JobRecord, cluster: Cluster, tail: FireRecord | None, mark: Unreadable | None
-    ) -> Entry:
+    ) -> BoardEntry:
         active = cluster.active.get(record.id, ())
-        orphaned = record.job.target not in cluster.known and cluster.anybody
+        orphaned = record.job.lane not in cluster.known and cluster.anybody
         pause = record.paused_at(cluster.now)
         rivals = [each for each in record.rivals if cluster.standing.get(each.replica) == "alive"]
         known = self._entries.get(record.id)
@@ -116,38 +128,56 @@ class Board:
             and not record.pauses
         ):
             return known
-        next_run_at = record.next_run_after(cluster.now)
-        shape = {
-            **_standing(record, cluster, active, orphaned, pause),
-            "last": outcome_shape(last) if (last := tail or record.last_run) else None,
-            "last_run": run_shape(record.last_run),
-            "last_success_at": time(record.last_success_at),
-            "failures_in_a_row": record.failures_in_a_row,
-            "next_run_at": time(next_run_at),
-            "execute_on": record.job.execute_on,
-            "source": record.source,
-            "origin": origin_shape(record.origin),
-            "conflicts": [{"replica": each.replica, "origin": origin_shape(each.origin)} for each in rivals],
-        }
-        shape["states"] += _marks(record, bool(rivals))
-        shape = marked(shape, mark)
-        text = json_text(shape).encode()
-        return Entry(record.id, record, active, tail, orphaned, pause, rivals, next_run_at, mark, shape, text)
+        return entry_of(record, cluster, active, tail, orphaned, pause, rivals, mark)
 
 
-def hidden(store: Store, known: Iterable[Entry], page: JobPage | None = None) -> list[Entry]:
+def entry_of(
+    record: JobRecord,
+    cluster: Cluster,
+    active: Sequence[FireRecord],
+    tail: FireRecord | None,
+    orphaned: bool,
+    pause: Gap | None,
+    rivals: Sequence[Rival],
+    mark: Unreadable | None,
+) -> BoardEntry:
+    next_run_at = record.next_run_after(cluster.now)
+    shape = {
+        **_standing(record, cluster, active, orphaned, pause),
+        "last": outcome_shape(last) if (last := tail or record.last_run) else None,
+        "last_run": run_shape(record.last_run),
+        "last_success_at": time(record.last_success_at),
+        "failures_in_a_row": record.failures_in_a_row,
+        "next_run_at": time(next_run_at),
+        "execute_on": record.job.execute_on,
+        "pool": record.job.pool,
+        "engine": record.job.engine,
+        **{name: value for name, value in shown_fields(record.job).items() if name in LISTED},
+        "source": record.source,
+        "origin": origin_shape(record.origin),
+        "conflicts": [{"replica": each.replica, "origin": origin_shape(each.origin)} for each in rivals],
+    }
+    shape["states"] += _marks(record, bool(rivals))
+    shape = marked(shape, mark)
+    text = json_text(shape).encode()
+    return BoardEntry(
+        record.id, record, active, tail, orphaned, pause, rivals, next_run_at, mark, shape, text
+    )
+
+
+def hidden(store: Store, known: Iterable[BoardEntry], page: JobPage | None = None) -> list[BoardEntry]:
     """The jobs of this page whose records the store could not read, beside those that it could."""
     ids = {entry.id for entry in known}
     rows = [row for row in store.unreadable.rows if row.kind == "job" and row.key not in ids]
     return [_hidden(row) for row in rows if page is None or page.has(row.key)]
 
 
-def _hidden(row: Unreadable) -> Entry:
+def _hidden(row: Unreadable) -> BoardEntry:
     shape = hidden_shape(row.key, row)
-    return Entry(row.key, None, (), None, False, None, (), None, row, shape, json_text(shape).encode())
+    return BoardEntry(row.key, None, (), None, False, None, (), None, row, shape, json_text(shape).encode())
 
 
-def in_order(*entries: Iterable[Entry]) -> list[Entry]:
+def in_order(*entries: Iterable[BoardEntry]) -> list[BoardEntry]:
     return sorted(chain(*entries), key=lambda entry: entry.id)
 
 
@@ -156,7 +186,7 @@ class Reading:
     """Everything at one moment."""
 
     cluster: Cluster
-    entries: Sequence[Entry]
+    entries: Sequence[BoardEntry]
     more: bool
     """There are more jobs than are listed."""
     unreadable: Sequence[Unreadable] = ()
@@ -186,7 +216,7 @@ class Reading:
 
 
 async def read_all(store: Store, board: Board, cluster: Cluster, most: int | None = MOST_JOBS) -> Reading:
-    entries: list[Entry] = []
+    entries: list[BoardEntry] = []
     async for records in pages(store):
         entries += await board.entries(store, cluster, records)
         if most is not None and len(entries) > most:
@@ -196,14 +226,14 @@ async def read_all(store: Store, board: Board, cluster: Cluster, most: int | Non
     return Reading(cluster, whole, False, store.unreadable.rows)
 
 
-async def pages(store: Store) -> AsyncIterator[Sequence[JobRecord]]:
-    """All jobs by id, a page in each step: no reader holds the store for long."""
-    page = JobPage(PAGE)
+async def pages(store: Store, first: JobPage = ALL) -> AsyncIterator[Sequence[JobRecord]]:
+    """All jobs by id, or those from `first` on, a page in each step: no reader holds the store for long."""
+    page = replace(first, limit=PAGE)
     while records := await store.jobs(page=page):
         yield records
         if len(records) < PAGE:
             return
-        page = JobPage(PAGE, records[-1].id)
+        page = replace(page, after=records[-1].id)
 
 
 def _is_newer(tail: str, last: LastRun | None) -> bool:
@@ -227,6 +257,7 @@ def _standing(
         "id": record.id,
         "task": record.job.target,
         "schedule": schedule(record),
+        "after": list(parents_of(record.job.trigger)),
         "state": flags[0] if flags else "idle",
         "states": flags or ["idle"],
         "paused": pause_shape(pause),
@@ -249,8 +280,15 @@ def _active(fire: FireRecord, standing: Mapping[str, str]) -> Shape:
         "key": fire.key,
         "state": fire.state.value,
         "replica": fire.replica,
-        "replica_state": standing.get(fire.replica or "", "gone") if fire.state is State.RUNNING else None,
+        "replica_state": _owner_state(fire, standing),
         "started_at": time(fire.started_at),
         "attempt": fire.attempt,
         "progress": None if fire.progress is None else dict(fire.progress),
     }
+
+
+def _owner_state(fire: FireRecord, standing: Mapping[str, str]) -> str | None:
+    """Of the replica that runs it. What an engine runs outlives every replica."""
+    if fire.state is not State.RUNNING:
+        return None
+    return "engine" if fire.remote is not None else standing.get(fire.replica or "", "gone")

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from fencepost.insight.views.shapes import Shape
 from fencepost.model import FireRecord, ReplicaRecord, State
+from fencepost.model.jobs import pools_of, tasks_of
 from fencepost.model.triggers import iso
 from fencepost.store.base import Evidence, FireQuery, Roster, Store
 
@@ -67,7 +68,8 @@ class Cluster:
             "joined_at": iso(replica.joined_at),
             "renewed_at": iso(self.roster.heard_at(replica)),
             "running": list(self.running.get(replica.id, ())),
-            "tasks": list(replica.targets),
+            "pools": list(pools_of(replica.targets)),
+            "tasks": list(tasks_of(replica.targets)),
             "lingering": list(replica.lingering),
         }
 

@@ -50,6 +50,9 @@ class JobView:
     """`code` declares it, or it was made by hand (`api`)."""
     origin: str | None = None
     """Where the code is, in words; None: not known."""
+    tags: tuple[str, ...] = ()
+    owner: str = ""
+    priority: int = 0
 
 
 async def find_jobs(store: Store) -> tuple[JobView, ...]:
@@ -73,6 +76,9 @@ def _view(job: Shape) -> JobView:
         execute_on=job["execute_on"],
         source=job["source"],
         origin=job["origin"] and job["origin"]["told"],
+        tags=tuple(job["tags"]),
+        owner=job["owner"],
+        priority=job["priority"],
     )
 
 

@@ -15,7 +15,8 @@ from datetime import UTC, datetime, timedelta
 from fencepost.errors import UsageError
 from fencepost.model import FireRecord, JobRecord
 from fencepost.settings import did_you_mean
-from fencepost.store.base import FireQuery, Store
+from fencepost.store.base import FireQuery
+from fencepost.store.readable import Readable
 from fencepost.store.rereading import readable_job
 
 TIME_ALONE = timedelta(hours=12)
@@ -35,14 +36,14 @@ _MOMENT = re.compile(
 # --- jobs -----------------------------------------------------------------------------------------------
 
 
-async def stored_job(store: Store, job_id: str) -> JobRecord:
+async def stored_job(store: Readable, job_id: str) -> JobRecord:
     record = await readable_job(store, job_id)
     if record is None:
         raise await no_such_job(store, job_id)
     return record
 
 
-async def no_such_job(store: Store, job_id: str) -> UsageError:
+async def no_such_job(store: Readable, job_id: str) -> UsageError:
     known = sorted(record.id for record in await store.jobs())
     hint = did_you_mean(job_id, known) or "; `fencepost jobs` lists what there is"
     return UsageError(f"there is no job {job_id!r} in the store{hint}")
@@ -51,12 +52,12 @@ async def no_such_job(store: Store, job_id: str) -> UsageError:
 # --- fires ----------------------------------------------------------------------------------------------
 
 
-async def fire_or_latest(store: Store, text: str) -> FireRecord:
+async def fire_or_latest(store: Readable, text: str) -> FireRecord:
     """By its key or a short key; or the latest fire of the job with this id."""
     return await stored_fire(store, text) if _parts(text)[1] else await _latest_or_refuse(store, text)
 
 
-async def stored_fire(store: Store, text: str) -> FireRecord:
+async def stored_fire(store: Readable, text: str) -> FireRecord:
     """By its key or a short key."""
     if found := await store.find_fires(FireQuery(key=text)):
         return found[0]
@@ -74,7 +75,7 @@ async def stored_fire(store: Store, text: str) -> FireRecord:
     raise await _no_such_fire(store, text, job)
 
 
-async def latest_fire(store: Store, job_id: str) -> FireRecord | None:
+async def latest_fire(store: Readable, job_id: str) -> FireRecord | None:
     """The newest that is due; None: there is none."""
     now = (await store.roster()).now
     query = FireQuery(job_id=job_id, until=now + datetime.resolution, limit=20)
@@ -82,7 +83,7 @@ async def latest_fire(store: Store, job_id: str) -> FireRecord | None:
     return max(await store.find_fires(query), key=lambda fire: fire.last_due, default=None)
 
 
-async def _latest_or_refuse(store: Store, job_id: str) -> FireRecord:
+async def _latest_or_refuse(store: Readable, job_id: str) -> FireRecord:
     if fire := await latest_fire(store, job_id):
         return fire
     if not await store.jobs([job_id]) and not await store.history(job_id):
@@ -92,7 +93,7 @@ async def _latest_or_refuse(store: Store, job_id: str) -> FireRecord:
     raise UsageError(f"job {job_id!r} has no fire yet: none was due, and none was triggered")
 
 
-async def _no_such_fire(store: Store, text: str, job_id: str) -> UsageError:
+async def _no_such_fire(store: Readable, text: str, job_id: str) -> UsageError:
     near = [fire.key for fire in await store.find_fires(FireQuery(job_id=job_id, limit=MOST_FIRES))]
     hint = did_you_mean(text, near)
     if not hint and "@" in text:
@@ -106,7 +107,7 @@ def _parts(text: str) -> tuple[str, str, str]:
     return (text[: found.start()], found[0], text[found.end() :]) if found else (text, "", "")
 
 
-async def _jobs_like(store: Store, job: str) -> Sequence[str]:
+async def _jobs_like(store: Readable, job: str) -> Sequence[str]:
     if "…" not in job:
         return [job]
     start, _, end = job.partition("…")
@@ -117,7 +118,7 @@ async def _jobs_like(store: Store, job: str) -> Sequence[str]:
     ]
 
 
-async def _matching(store: Store, job_id: str, mark: str, rest: str) -> Sequence[FireRecord]:
+async def _matching(store: Readable, job_id: str, mark: str, rest: str) -> Sequence[FireRecord]:
     if mark == "!":
         name = f"{job_id}!{rest.rstrip('…')}"
         found = await store.find_fires(FireQuery(job_id=job_id, limit=MOST_FIRES))

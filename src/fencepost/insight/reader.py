@@ -19,7 +19,7 @@ from fencepost.clock import SystemClock
 from fencepost.errors import FencepostError
 from fencepost.insight.board import Board, Reading, read_all
 from fencepost.insight.cluster import Cluster, cluster_of
-from fencepost.insight.pictures.kept import Kept
+from fencepost.insight.pictures.kept import KeptPictures
 from fencepost.replica.control import ControlThread
 from fencepost.store.base import Store
 from fencepost.store.rereading import READ_AGAIN, read_again
@@ -58,8 +58,8 @@ class Owner(Protocol):
     async def ask(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it on the control loop and await it here."""
 
-    async def do_look(self, look: Callable[[Store], Awaitable[T]]) -> T:
-        """Run `look` on the control loop, with the store open."""
+    async def with_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        """Run `work` on the control loop, with the store open."""
 
 
 class Reader:
@@ -75,7 +75,7 @@ class Reader:
         self._shared: dict[Hashable, tuple[asyncio.Task[Any], float]] = {}
         """By what is read: the reading, and until when it is fresh by the clock of this thread's loop."""
         self._board = Board()
-        self._kept = Kept()
+        self._kept = KeptPictures()
         self._keeping_up: concurrent.futures.Future[None] | None = None
         self._clock = SystemClock()
         self._again_at = 0.0
@@ -91,14 +91,19 @@ class Reader:
         """Run `work` with the store. May be called from any loop."""
         return await self._submit(self._with_store(work))
 
-    def ask_blocking(self, work: Callable[[Store], Awaitable[T]]) -> T:
-        thread = self._prepared()
-        assert thread is not None, "whoever blocks is on another thread"
-        return thread.submit(self._with_store(work)).result()
+    def run_blocking(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine that asks this reader, on the reading thread, and wait for it."""
+        return self._blocking_thread().submit(work).result()
 
     async def shared(self, what: Hashable, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """The same, read once for all requests for this within a second."""
         return await self._submit(self._share(what, work))
+
+    def shared_blocking(
+        self, what: Hashable, work: Callable[[Store], Coroutine[Any, Any, T]], patience: float
+    ) -> T:
+        """The same for a thread that waits, so many seconds at the most; raises `TimeoutError`."""
+        return self._blocking_thread().submit(self._share(what, work)).result(patience)
 
     def fresh(self, what: Hashable) -> Any | None:
         """What `shared` would answer without reading anything; None: it would read. From any thread, at once: to ask
@@ -157,7 +162,7 @@ class Reader:
         return self._board
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> KeptPictures:
         """What the pictures keep. Belongs to the reading thread."""
         return self._kept
 
@@ -217,7 +222,7 @@ class Reader:
 
     async def _ready_store(self) -> Store:
         if not self._is_open:
-            await self._owner.ask(self._owner.do_look(_nothing))  # it is made, and open
+            await self._owner.ask(self._owner.with_store(_nothing))  # it is made, and open
             self._is_open = True
         assert self._store is not None
         return self._store
@@ -246,6 +251,12 @@ class Reader:
                 else:
                     self._thread = self._own_thread = self._own_thread or ControlThread("fencepost-reader")
             return self._thread
+
+    def _blocking_thread(self) -> ControlThread:
+        """For callers that wait."""
+        thread = self._prepared()
+        assert thread is not None, "where a test controls the time, the only thread cannot wait for itself"
+        return thread
 
     def close(self) -> None:
         """Blocks for a moment."""

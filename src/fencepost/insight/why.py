@@ -11,18 +11,22 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 
+from fencepost.insight.chains import in_words, parents_then, trace_of
+from fencepost.insight.limits import waits_for
 from fencepost.insight.lookup import latest_fire, no_such_job
 from fencepost.insight.sentences import Scene, never, not_decided, not_due, of_fire
 from fencepost.insight.views.shapes import Shape, fire_shape, time
-from fencepost.insight.views.times import EXACT, Asked, asked
+from fencepost.insight.views.times import EXACT, AskedTime, asked
 from fencepost.insight.views.words import when
+from fencepost.insight.visible import UNSEEN, VisibleStore
 from fencepost.model import FireRecord, JobEvent, JobRecord, State
 from fencepost.model.periods import DefinitionPeriod, periods_of
 from fencepost.model.triggers import Trigger, iso, zone
-from fencepost.store.base import FireQuery, Roster, Store
+from fencepost.model.triggers.following import After, parents_of
+from fencepost.store.base import FireQuery, Roster
 
-LOOK_BACK = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=32))
-LOOK_FAR_BACK = (timedelta(days=366), timedelta(days=366 * 10))
+SEARCH_BACK = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=32))
+SEARCH_FAR_BACK = (timedelta(days=366), timedelta(days=366 * 10))
 MOST_ROWS = 100
 
 
@@ -94,14 +98,14 @@ class Case:
         return None
 
 
-async def answer(store: Store, job_id: str, at: str | datetime | None, retention: timedelta) -> Answer:
+async def answer(store: VisibleStore, job_id: str, at: str | datetime | None, retention: timedelta) -> Answer:
     """`at`: `03:00`, an ISO time, a moment; None: the latest fire."""
     case = await _case(store, job_id, retention)
     if at is None:
         return await _latest(store, case)
     periods = case.periods
     if isinstance(at, datetime):
-        question = Asked((at.astimezone(UTC),), timedelta(seconds=1), None)
+        question = AskedTime((at.astimezone(UTC),), timedelta(seconds=1), None)
     else:
         question = asked(at, case.roster.now, zone(_zone_of(periods[-1].trigger if periods else None)))
     start, due = _meant(case, question)
@@ -115,7 +119,7 @@ async def answer(store: Store, job_id: str, at: str | datetime | None, retention
     return replace(found, zone=question.zone, subject=_subject(case, found, question))
 
 
-async def _case(store: Store, job_id: str, retention: timedelta) -> Case:
+async def _case(store: VisibleStore, job_id: str, retention: timedelta) -> Case:
     roster = await store.roster()
     dead = (await store.evidence([replica.id for replica in roster.replicas])).dead
     roster = replace(roster, overdue=roster.overdue | dead)
@@ -125,7 +129,7 @@ async def _case(store: Store, job_id: str, retention: timedelta) -> Case:
     return Case(job_id, roster, records[0] if records else None, history, retention)
 
 
-async def _latest(store: Store, case: Case) -> Answer:
+async def _latest(store: VisibleStore, case: Case) -> Answer:
     """What became of the newest fire that is due; if there is none, when the first one comes."""
     scene, now = Scene(case.roster, case.record, case.history), case.roster.now
     fire = await latest_fire(store, case.job_id)
@@ -137,10 +141,10 @@ async def _latest(store: Store, case: Case) -> Answer:
         after = case.record.next_run_after(now) if case.record else None
         verdict = "not due" if after else "no schedule" if case.record else "removed"
         found = Answer(case.job_id, now, None, verdict, never(scene, after), after=after)
-    return replace(found, subject=_subject(case, found, Asked((), EXACT, None)))
+    return replace(found, subject=_subject(case, found, AskedTime((), EXACT, None)))
 
 
-def _meant(case: Case, question: Asked) -> tuple[datetime, datetime | None]:
+def _meant(case: Case, question: AskedTime) -> tuple[datetime, datetime | None]:
     """Of the instants a wall time may stand for, the one that has a fire."""
     for start in question.instants:
         if due := case.due_in(start, question.width):
@@ -148,7 +152,7 @@ def _meant(case: Case, question: Asked) -> tuple[datetime, datetime | None]:
     return question.instants[0], None
 
 
-async def _account(store: Store, case: Case, start: datetime, due: datetime) -> Answer:
+async def _account(store: VisibleStore, case: Case, start: datetime, due: datetime) -> Answer:
     """A fire was due then: what does the ledger say?"""
     scene = Scene(case.roster, case.record, case.history)
     rows = await store.find_fires(
@@ -169,16 +173,37 @@ async def _account(store: Store, case: Case, start: datetime, due: datetime) -> 
     return replace(blank, verdict="unaccounted", text=lost)
 
 
-async def _answer_of(store: Store, scene: Scene, blank: Answer, fire: FireRecord) -> Answer:
+async def _answer_of(store: VisibleStore, scene: Scene, blank: Answer, fire: FireRecord) -> Answer:
     others = await store.find_fires(FireQuery(key=fire.refers_to)) if fire.refers_to else ()
     other = others[0] if others else None
     text, verdict = of_fire(scene, fire, other, blank.due_at), fire.state.value
     if fire.state is State.PENDING:
         verdict = "not due" if fire.due_at > scene.roster.now else "not decided"
+    if scene.record is not None and scene.record.held_back is not None and _may_wait(scene, fire):
+        text = await waits_for(store, scene.record.held_back.limit)
+    text += await _chain(store, scene.record, fire)
     return replace(blank, verdict=verdict, text=text, fire=fire, other=other)
 
 
-async def _around(store: Store, case: Case, start: datetime, question: Asked) -> Answer:
+async def _chain(store: VisibleStore, record: JobRecord | None, fire: FireRecord) -> str:
+    """The fires of the jobs before and after it that belong to it."""
+    links = await trace_of(store, record, fire) if record is not None else []
+    chain = f" It is part of a chain: {in_words(links)}." if links else ""
+    hidden = record is not None and UNSEEN in parents_of(record.job.trigger)
+    return f"{chain} It follows {UNSEEN}." if hidden and _follows(fire) else chain
+
+
+def _follows(fire: FireRecord) -> bool:
+    return fire.scheduled or fire.by.startswith("after ")
+
+
+def _may_wait(scene: Scene, fire: FireRecord) -> bool:
+    """Whether it is this fire that its job's limit holds back."""
+    manual = fire.state is State.PENDING and not fire.scheduled
+    return fire.due_at <= scene.roster.now and (fire.state in (State.QUEUED, State.WAITING) or manual)
+
+
+async def _around(store: VisibleStore, case: Case, start: datetime, question: AskedTime) -> Answer:
     """No calendar owed a fire then. There may be rows all the same: manual ones, or of a pruned history."""
     blank = Answer(case.job_id, start, None, "", "")
     query = FireQuery(job_id=case.job_id, since=start, until=start + question.width, limit=MOST_ROWS)
@@ -194,6 +219,11 @@ async def _around(store: Store, case: Case, start: datetime, question: Asked) ->
         event = period.ended_by
         by = f" by {event.by}" if event and event.by else ""
         return replace(blank, verdict="removed", text=f"The job was removed at {when(period.until)}{by}.")
+    if isinstance(period.trigger, After):
+        parents, waits = await parents_then(store, period.trigger, start, question.width)
+        verdict = "not decided" if waits else "not in the calendar"
+        begin = "It has no fire yet" if waits else "Nothing was due then"
+        return replace(blank, verdict=verdict, text=f"{begin}: it follows {parents}.")
     if period.trigger is None:
         return replace(blank, verdict="no schedule", text="The job has no schedule: it runs when triggered.")
     return _off_calendar(blank, period, period.trigger, start, question.width)
@@ -233,7 +263,7 @@ def _last_before(trigger: Trigger, moment: datetime, since: datetime) -> datetim
     def fires_from(start: datetime) -> Iterator[datetime]:
         return takewhile(lambda fire: fire < moment, trigger.after(max(start, since)))
 
-    for span in (*LOOK_BACK, *LOOK_FAR_BACK):
+    for span in (*SEARCH_BACK, *SEARCH_FAR_BACK):
         last = None
         for fire in fires_from(moment - span):
             last = fire
@@ -246,7 +276,7 @@ def _zone_of(trigger: Trigger | None) -> str:
     return (trigger.local_zone if trigger else None) or "UTC"
 
 
-def _subject(case: Case, found: Answer, question: Asked) -> str:
+def _subject(case: Case, found: Answer, question: AskedTime) -> str:
     """Which moment was meant; a time of day has many."""
     moment = found.due_at or found.asked
     local = ""

@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fencepost.model.backfills import Backfill, Skip
     from fencepost.model.fires import (
         ERROR_LINE_LIMIT,
         MAX_ATTEMPTS_KEPT,
@@ -25,21 +26,8 @@ if TYPE_CHECKING:
         planned_fire,
         repeating,
     )
-    from fencepost.model.jobs import (
-        CATCH_UP_LIMIT,
-        MISFIRES,
-        Gap,
-        Job,
-        JobEvent,
-        JobRecord,
-        LastRun,
-        Origin,
-        Overlap,
-        Rival,
-        Segment,
-        job_from_json,
-        job_to_json,
-    )
+    from fencepost.model.job_records import Gap, JobEvent, JobRecord, LastRun, Origin, Rival, Segment
+    from fencepost.model.jobs import CATCH_UP_LIMIT, MISFIRES, Job, Overlap, job_from_json, job_to_json
     from fencepost.model.replicas import LEADERSHIP, Era, Lease, ReplicaRecord
     from fencepost.model.values import Json, changed, checked_id
 
@@ -50,6 +38,7 @@ __all__ = [
     "MAX_ATTEMPTS_KEPT",
     "MISFIRES",
     "Attempt",
+    "Backfill",
     "Era",
     "FireRecord",
     "Gap",
@@ -65,6 +54,7 @@ __all__ = [
     "ReplicaRecord",
     "Rival",
     "Segment",
+    "Skip",
     "State",
     "changed",
     "checked_id",
@@ -83,7 +73,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Found when it is first asked for, as in `fencepost` itself, and for the same reason."""
     if name in __all__:
-        for module in ("values", "fires", "jobs", "replicas"):
+        for module in ("values", "fires", "jobs", "job_records", "replicas", "backfills"):
             found = vars(importlib.import_module(f"fencepost.model.{module}"))
             if name in found:
                 return globals().setdefault(name, found[name])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from fencepost.model.triggers import from_iso, iso
@@ -50,6 +50,8 @@ class Reason(StrEnum):
     PAUSED = "paused"
     OVERLAP = "overlap"
     QUEUE_FULL = "queue full"
+    LIMIT = "limit full"
+    PARENT = "a job before it did not let it go"
     COALESCED = "coalesced"
     MISFIRE = "misfire"
     CATCH_UP_LIMIT = "beyond the catch-up limit"
@@ -63,9 +65,12 @@ class Reason(StrEnum):
     RAISED = "raised an exception"
     DRAIN_LIMIT = "drain limit"
     REQUESTED = "on request"
+    REPLACED = "replaced by a newer fire"
     EFFECT_COMMITTED = "effect already committed"
     NOT_RECORDED = "could not be recorded"
     UNREADABLE = "its row could not be read"
+    ENGINE_LOST = "its engine lost it in mid-run"
+    NEVER_STARTED = "its engine lost it before it started"
 
 
 def crashed(times: int) -> str:
@@ -108,7 +113,8 @@ class FireRecord:
     state: State = State.PENDING
     reason: str | None = None
     refers_to: str | None = None
-    """The fire named by the reason: coalesced into which, overlapped by which."""
+    """The fire named by the reason: coalesced into which, overlapped by which. Of a run that was asked to end to make
+    room for a newer fire: that one."""
     count: int = 1
     last_due_at: datetime | None = None
     args: Mapping[str, Json] | None = None
@@ -133,14 +139,31 @@ class FireRecord:
     output: str | None = None
     """The end of what its run has logged and printed."""
     repeats: Mapping[str, Json] | None = None
-    """Of a retry: `key` and `due_at` of the fire that it repeats, and `effect_key` if it shares its effects."""
+    """Of a retry: `key` and `due_at` of the fire that it repeats, and `effect_key` if it shares its effects. Of a fire
+    of a backfill: the same of the scheduled fire in whose place it runs, and the `backfill`."""
     result: Json = None
     """What the body of its success returned, if that is JSON."""
+    jitter_seconds: float = 0.0
+    """By how much its start was put off on purpose (`Job.jitter`)."""
+    trace: Mapping[str, str] | None = None
+    """Trace contexts, as W3C `traceparent`: `caller`, where it was triggered, and `run`, of the run that began last."""
+    remote: Mapping[str, Json] | None = None
+    """Of a run that an engine carries out: see `Remote`."""
 
     @property
     def retry_of(self) -> str | None:
         """The key of the fire that this one repeats."""
         return self.repeats["key"] if self.repeats else None
+
+    @property
+    def backfill(self) -> str | None:
+        """The name of the backfill that it belongs to."""
+        return self.repeats.get("backfill") if self.repeats else None
+
+    @property
+    def start_at(self) -> datetime:
+        """When it was to start: lateness counts from here."""
+        return self.due_at + timedelta(seconds=self.jitter_seconds) if self.jitter_seconds else self.due_at
 
     @property
     def nominal_due_at(self) -> datetime:
@@ -170,6 +193,50 @@ class FireRecord:
         assert self.started_at is not None
         attempt = Attempt(self.token, self.replica, self.started_at, at, outcome, error)
         return changed(self, attempts=(*self.attempts, attempt)[-MAX_ATTEMPTS_KEPT:], error=error)
+
+
+@dataclass(frozen=True)
+class Remote:
+    """What is on record of a run that an engine carries out. It belongs to the engine: its row names `engine:<name>` as
+    its owner, so the death of the replica that sent it does not touch it."""
+
+    engine: str
+    by: str
+    """The replica that sends it and polls the engine. When that is gone, another adopts it."""
+    submit_within: float
+    """Seconds in which its order reaches the engine, or is not expected to any more."""
+    submit_until: float
+    """When these are over, on the store's steady clock."""
+    incarnation: int = 0
+    server: str = ""
+    """Which history of the store it was claimed in. In another one its order must not start."""
+    adopted: bool = False
+    """Whether its order was sent is not known."""
+    worker: str | None = None
+    """Who passed the start gate; None: its body has not started."""
+    heartbeat: float = 0.0
+    ttl: float | None = None
+    """Of the worker's heartbeats; None: it sends none."""
+    expires: float = 0.0
+    """On the store's steady clock: until then the last heartbeat of the worker holds."""
+    beats: int = 0
+    """Heartbeats of the worker so far; an adoption counts as one."""
+    refused: int = 0
+    """Deliveries that the start gate has refused."""
+
+    @classmethod
+    def of(cls, fire: FireRecord) -> Remote | None:
+        return None if fire.remote is None else cls(**fire.remote)
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            each.name: value for each in fields(self) if (value := getattr(self, each.name)) != each.default
+        }
+
+
+def engine_owner(engine: str) -> str:
+    """In place of a replica, in the rows of runs that an engine carries out. No replica can be called that."""
+    return f"engine:{engine}"
 
 
 _BLANK = FireRecord("", "", datetime(1970, 1, 1, tzinfo=UTC))

@@ -7,6 +7,10 @@ A package names its integration in its `pyproject.toml`, as Fencepost does for i
 
 `fencepost.triggers`: modules that call `register_trigger_type`, by the name of the type.
 `fencepost.applications`: what `Scheduler.asgi` and `.wsgi` make, by these names.
+`fencepost.traces`: functions that make a trace context (W3C `traceparent`) the current one of a process.
+`fencepost.telemetry`: functions that instrument a scheduler, by the name of the setting that asks for it.
+`fencepost.stores`: functions of a URL and a namespace that make a store, by the scheme of the URL.
+`fencepost.channels`: functions that make a channel for notices, by the name that `fencepost.toml` calls them by.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+STEPS_OF_A_PRESENCE = 1 << 32
+"""More steps than the store counts for any presence."""
+
 
 @dataclass(frozen=True)
 class ReplicaRecord:

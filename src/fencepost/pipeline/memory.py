@@ -28,7 +28,7 @@ class Passed:
 
 
 @dataclass
-class Memory:
+class PipelineMemory:
     run_type: str | None = None
     rewritten: list[str] = field(default_factory=list)
     reused: list[str] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Memory:
     """What phases asked to keep."""
 
     @classmethod
-    def of(cls, checkpoint: Json) -> Memory:
+    def of(cls, checkpoint: Json) -> PipelineMemory:
         """Of an earlier attempt. A checkpoint of another kind is not ours: the run starts from the beginning."""
         if not isinstance(checkpoint, Mapping) or checkpoint.get("pipeline") != FORMAT:
             return cls()

@@ -13,7 +13,7 @@ from fencepost.errors import ConfigurationError, EffectCommitted, RaisedElsewher
 from fencepost.model import Json
 from fencepost.model.triggers import iso
 from fencepost.model.values import clean_json
-from fencepost.pipeline.memory import FORMAT, Memory, Passed
+from fencepost.pipeline.memory import FORMAT, Passed, PipelineMemory
 from fencepost.pipeline.process import in_process, may_have_processes
 from fencepost.pipeline.progress import BEFORE_THE_FIRST, duration_name, expected, learned
 from fencepost.pipeline.rules import refresh_scope
@@ -22,6 +22,7 @@ from fencepost.pipeline.source import PROBE, Freshness, Source, Validators, fres
 from fencepost.pipeline.threads import called, in_thread
 from fencepost.runs.fire import Fire
 from fencepost.runs.masking import own_mask
+from fencepost.runs.tracing import step
 
 if TYPE_CHECKING:
     from fencepost.pipeline.pipeline import Phase, Pipeline
@@ -32,11 +33,11 @@ RESULT_LIMIT = 32_768
 ERROR_LIMIT = 300
 
 
-class Walk:
+class PhaseWalk:
     def __init__(self, pipeline: Pipeline, fire: Fire, mode: str, force: bool) -> None:
         self.pipeline = pipeline
         self.fire = fire
-        self.memory = Memory.of(fire.checkpoint) if pipeline.resumable else Memory()
+        self.memory = PipelineMemory.of(fire.checkpoint) if pipeline.resumable else PipelineMemory()
         self.run = PipelineRun(pipeline, fire, mode, force, self.memory)
         self.progress = self.run.progress
         self.kept: Mapping[str, Json] = {}
@@ -180,17 +181,23 @@ class Walk:
         """Run it, and put it on record if it fails."""
         phase, begun = self.run.phase, self.fire.now()
         try:
-            return await work()
+            with step(f"phase {phase.name}", self._span()):
+                return await work()
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            phase.outcome, phase.error = "failed", _told(error)
+            phase.outcome, phase.error = "failed", _message_of(error)
             self.memory.passed.append(phase)
             # Without the traceback: that of the run's failure is the same.
             log.error("%s: phase %s failed: %s", self.fire.key, phase.name, phase.error)
             raise
         finally:
             phase.seconds = round((self.fire.now() - begun).total_seconds(), 3)
+
+    def _span(self) -> dict[str, str | bool]:
+        """What a trace says of the phase."""
+        named = {"phase": self.run.phase.name, "mode": self.run.mode, "run_type": self.run.run_type}
+        return {f"fencepost.{name}": value for name, value in named.items() if value is not None}
 
     def _end(self, result: Json) -> None:
         self.memory.passed.append(self.run.phase)
@@ -222,7 +229,7 @@ class Walk:
         }
 
 
-def _told(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     kind, message = type(error).__name__, str(error)
     if isinstance(error, RaisedElsewhere):
         kind, message = error.kind, error.message

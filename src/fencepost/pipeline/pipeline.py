@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from fencepost.errors import ConfigurationError
 from fencepost.model import Json, checked_id
-from fencepost.pipeline.phases import Walk
+from fencepost.pipeline.phases import PhaseWalk
 from fencepost.pipeline.process import check_can_be_found
 from fencepost.pipeline.progress import MANUAL
 from fencepost.pipeline.rules import Rule, Tables, tables_by_run_type
@@ -203,7 +203,7 @@ class Pipeline:
             raise ConfigurationError(
                 f"pipeline {self.name} has no phases; declare one with @{self.name}.phase"
             )
-        await Walk(self, fire, self.check_args(mode, force, trigger), force).walk()
+        await PhaseWalk(self, fire, self.check_args(mode, force, trigger), force).walk()
 
     def _known(self, names: Sequence[str], known: Sequence[str] | Mapping[str, Any], what: str) -> None:
         if isinstance(names, str):

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from fencepost.errors import ConfigurationError, EffectCommitted
 from fencepost.model import Json
 from fencepost.model.values import clean_json
-from fencepost.pipeline.memory import Memory, Passed
+from fencepost.pipeline.memory import Passed, PipelineMemory
 from fencepost.pipeline.progress import EVERY
 from fencepost.pipeline.run import PipelineRun
 from fencepost.pipeline.source import Freshness
@@ -159,7 +159,7 @@ class PhaseRun(PipelineRun):
 
         fire._claimed = said["claimed"]
         pipeline = Pipeline(said["pipeline"], resumable=said["resumable"])
-        run = cls(pipeline, fire, said["mode"], said["force"], Memory.of(said["memory"]))
+        run = cls(pipeline, fire, said["mode"], said["force"], PipelineMemory.of(said["memory"]))
         run.kept = said["kept"]
         run.sources = {name: Freshness.of(each) for name, each in said["sources"].items()}
         run.phase = Passed(**said["phase"])

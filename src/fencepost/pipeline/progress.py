@@ -78,7 +78,7 @@ class Progress:
     _eta: Eta | None = None
     _entered_at: datetime | None = None
     _maintenance_since: datetime | None = None
-    _told: tuple[float | None, float | None, str] = (None, None, "")
+    _reported: tuple[float | None, float | None, str] = (None, None, "")
     _is_new: bool = False
 
     def enter(self, phase: str, message: str, blocking: bool = False, eta: Eta | None = None) -> None:
@@ -87,10 +87,10 @@ class Progress:
         self._phase, self._message, self._blocking, self._eta = phase, message, blocking, eta
         self._entered_at = now
         self._maintenance_since = (self._maintenance_since or now) if blocking else None
-        self._told = (None, None, "")
+        self._reported = (None, None, "")
 
     def report(self, done: float | None, total: float | None, message: str) -> None:
-        self._told = (clean_number(done, "done"), clean_number(total, "total"), message)
+        self._reported = (clean_number(done, "done"), clean_number(total, "total"), message)
         self._is_new = True
 
     def send(self) -> None:
@@ -99,7 +99,7 @@ class Progress:
 
     def shown(self) -> dict[str, Any]:
         """What `report` takes."""
-        done, total, message = self._told
+        done, total, message = self._reported
         return {
             "done": done,
             "total": total,

@@ -169,7 +169,7 @@ class _Postgres(_Tables):
         return self._new
 
     def exchange(self) -> None:
-        # Readers go on. Somebody else who publishes to the same tables waits: both would insert their rows.
+        # Readers go on. Another run that publishes to the same tables waits: both would insert their rows.
         names = ", ".join(_quoted(table) for table in self._new)
         self._connection.execute(f"lock table {names} in exclusive mode")
         super().exchange()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.errors import ConfigurationError, EffectCommitted, PartCommitted, UsageError
 from fencepost.model import Json
 from fencepost.model.values import clean_json, clean_text
-from fencepost.pipeline.memory import MOST_WARNINGS, WARNING_LIMIT, Memory, Passed
+from fencepost.pipeline.memory import MOST_WARNINGS, WARNING_LIMIT, Passed, PipelineMemory
 from fencepost.pipeline.progress import BEFORE_THE_FIRST, Progress, triggered_by
 from fencepost.pipeline.publish import published
 from fencepost.pipeline.source import Freshness, Source
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 class PipelineRun:
     """One run of a pipeline. Everything here may be called from the phase's own thread."""
 
-    def __init__(self, pipeline: Pipeline, fire: Fire, mode: str, force: bool, memory: Memory) -> None:
+    def __init__(
+        self, pipeline: Pipeline, fire: Fire, mode: str, force: bool, memory: PipelineMemory
+    ) -> None:
         self.pipeline = pipeline
         self.fire = fire
         self.mode = mode
@@ -68,7 +70,7 @@ class PipelineRun:
     def report(self, *, done: float | None = None, total: float | None = None, message: str = "") -> None:
         """Report how far this phase is. Costs next to nothing, so report every row. Raises if this run was asked
         to end: a blocking phase ends here."""
-        if self.fire.told_to_end:
+        if self.fire.asked_to_end:
             self.fire.check()
         self.progress.report(done, total, str(message))
 

@@ -18,13 +18,14 @@ from fencepost.model.triggers import from_iso, iso
 from fencepost.pipeline.memory import FORMAT
 from fencepost.pipeline.progress import BEFORE_THE_FIRST, triggered_by
 from fencepost.settings import did_you_mean
-from fencepost.store.base import FireQuery, Roster, Store
+from fencepost.store.base import FireQuery, Roster
+from fencepost.store.readable import Readable
 
 if TYPE_CHECKING:
     from fencepost.scheduler.scheduler import Scheduler
 
 RAN = (State.RUNNING, State.WAITING, State.SUCCEEDED, State.FAILED, State.LOST, State.CANCELLED)
-LOOKS = 5
+READS = 5
 """How often it reads again if something has changed meanwhile. Runs of a pipeline are not that quick."""
 MOST_ROWS = 5
 """The run that goes on, the one that ended last, and a few to spare. More would be searched for far back."""
@@ -33,15 +34,15 @@ ERROR_LIMIT = 500
 
 async def pipeline_status(scheduler: Scheduler, job_id: str | None = None) -> dict[str, Json]:
     """How the pipeline stands. It may be left unnamed if there is one: declared here, or alone in the store."""
-    return await looking_at(scheduler, job_id)
+    return await status_of_pipeline(scheduler, job_id)
 
 
-async def looking_at(scheduler: Scheduler, job_id: str | None = None) -> dict[str, Json]:
+async def status_of_pipeline(scheduler: Scheduler, job_id: str | None = None) -> dict[str, Json]:
     """The same, on any loop: the store is read on another one."""
     return await scheduler.reader.ask(lambda store: stored_status(scheduler, store, job_id))
 
 
-async def stored_status(scheduler: Scheduler, store: Store, job_id: str | None) -> dict[str, Json]:
+async def stored_status(scheduler: Scheduler, store: Readable, job_id: str | None) -> dict[str, Json]:
     """The same for a caller that has the store."""
     return await read_status(store, job_id or _declared(scheduler))
 
@@ -49,16 +50,16 @@ async def stored_status(scheduler: Scheduler, store: Store, job_id: str | None) 
 def pipeline_status_blocking(scheduler: Scheduler, job_id: str | None = None) -> dict[str, Json]:
     """The same for blocking code: a Flask view, a script."""
     return scheduler.ask_blocking(
-        scheduler.do_look(lambda store: read_status(store, job_id or _declared(scheduler)))
+        scheduler.lifecycle.with_store(lambda store: read_status(store, job_id or _declared(scheduler)))
     )
 
 
-async def read_status(store: Store, job_id: str | None) -> dict[str, Json]:
+async def read_status(store: Readable, job_id: str | None) -> dict[str, Json]:
     """The same for a caller that has the store."""
     if job_id is None:
         job_id = await _only_one(store)
     before = await _read(store, job_id)
-    for _ in range(LOOKS):
+    for _ in range(READS):
         roster = await store.roster()
         dead = roster.overdue
         if before.current is not None:
@@ -102,7 +103,7 @@ class _Reading:
         return kept if isinstance(kept, Mapping) and kept.get("pipeline") == FORMAT else {}
 
 
-async def _read(store: Store, job_id: str) -> _Reading:
+async def _read(store: Readable, job_id: str) -> _Reading:
     fires = await store.find_fires(FireQuery(job_id=job_id, states=RAN, limit=MOST_ROWS))
     records = await store.jobs([job_id])
     if not records:
@@ -122,13 +123,13 @@ def _declared(scheduler: Scheduler) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-async def is_pipeline(store: Store, job_id: str) -> bool:
+async def is_pipeline(store: Readable, job_id: str) -> bool:
     """As far as its runs show: before the first only the code knows."""
     reading = await _read(store, job_id)
     return bool(reading.kept) or any("pipeline" in (fire.progress or {}) for fire in reading.fires)
 
 
-async def _only_one(store: Store) -> str:
+async def _only_one(store: Readable) -> str:
     ids = sorted(record.id for record in await store.jobs())
     if len(ids) != 1:
         raise UsageError(f"which pipeline? name its job: {', '.join(ids[:20]) or 'there is none yet'}")
@@ -169,11 +170,11 @@ def _document(reading: _Reading, roster: Roster, dead: frozenset[str]) -> dict[s
     current, last = reading.current, reading.last
     if current is not None:
         alive = {replica.id for replica in roster.replicas} - dead
-        if current.state is State.RUNNING and current.replica in alive:
+        if current.state is State.RUNNING and (current.replica in alive or current.remote is not None):
             document |= _running(current)
         else:
             knowing = any(
-                replica.id in alive and reading.record.job.target in replica.targets
+                replica.id in alive and reading.record.job.lane in replica.targets
                 for replica in roster.replicas
             )
             document |= _cut_off(current, reading.record, knowing)
@@ -247,13 +248,13 @@ def _eta(shown: Mapping[str, Json]) -> dict[str, Json]:
     }
 
 
-def _cut_off(fire: FireRecord, record: JobRecord, somebody_knows_it: bool) -> dict[str, Json]:
+def _cut_off(fire: FireRecord, record: JobRecord, is_known: bool) -> dict[str, Json]:
     """It waits to be run again; or its replica has died, and that is not in the ledger yet. Nothing is running, so
     nothing blocks. Without a live replica it may never be settled: then it is shown as it stands."""
     again = fire.state is State.WAITING or (
         record.job.after_crash == "rerun" and fire.crashes + 1 < record.job.crash_attempts
     )
-    if again and somebody_knows_it:
+    if again and is_known:
         return {
             **_of(fire),
             **_scope(fire),
@@ -278,7 +279,7 @@ def _ended(fire: FireRecord) -> dict[str, Json]:
     message = (
         f"{fire.state.value.capitalize()} in {shown['phase']}" if shown else fire.state.value.capitalize()
     )
-    error = _told(shown) or _last_line(fire.error) or f"{fire.state}: {fire.why}"
+    error = _message_of(shown) or _last_line(fire.error) or f"{fire.state}: {fire.why}"
     return {
         **_of(fire),
         "status": "failed",
@@ -288,7 +289,7 @@ def _ended(fire: FireRecord) -> dict[str, Json]:
     }
 
 
-def _told(shown: Mapping[str, Json] | None) -> str | None:
+def _message_of(shown: Mapping[str, Json] | None) -> str | None:
     """What the phase that failed has raised, without what drivers add in further lines."""
     last = shown["phases"][-1] if shown and shown["phases"] else {}
     lines = (last.get("error") or "").splitlines() if last.get("outcome") == "failed" else []

@@ -8,10 +8,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from fencepost.model import Era
-from fencepost.store.base import Claim, Pulse, Seen
-
-A_PRESENCE = 1 << 32
-"""More steps than any presence counts."""
+from fencepost.model.replicas import STEPS_OF_A_PRESENCE
+from fencepost.store.base import Claim, HeartbeatReply, Seen
 
 
 class DataLossDetector:
@@ -36,27 +34,29 @@ class DataLossDetector:
     def rejoin(self) -> None:
         """This replica was declared dead and joins again. The store may have counted steps whose replies were lost, and
         may fall back to that count: counting goes on above it, so that a loss is still noticed."""
-        self.seen = replace(self.seen, steps=(self.seen.steps // A_PRESENCE + 1) * A_PRESENCE)
+        self.seen = replace(
+            self.seen, steps=(self.seen.steps // STEPS_OF_A_PRESENCE + 1) * STEPS_OF_A_PRESENCE
+        )
 
-    def note_heartbeat(self, pulse: Pulse, steady: float) -> bool:
+    def note_heartbeat(self, reply: HeartbeatReply, steady: float) -> bool:
         """Whether the store has lost data since the heartbeat before this one.
 
         After a restart of its server nothing is claimed for a while, measured by this replica's own clock, so that
         every live replica can report what it has seen first.
         """
-        lease, era, before = pulse.leader, pulse.leader.era, self._era
+        lease, era, before = reply.leader, reply.leader.era, self._era
         same = before is not None and (era.incarnation, era.server) == (before.incarnation, before.server)
         if era.standing == "settled":
             self._claims_from = float("-inf")
         elif not same:
             self._claims_from = steady + self._doubtful_for
         term = max(lease.term, self.seen.term) if same else lease.term
-        latest = max(pulse.now, self.seen.latest or pulse.now) if same else pulse.now
+        latest = max(reply.now, self.seen.latest or reply.now) if same else reply.now
         if era.lost_through is not None:
             # The store may lose the record of this loss while its clock is behind. The next loss it records must
             # cover at least as much, and differ from this one.
             latest = max(latest, era.lost_through + timedelta(microseconds=1))
-        self.seen = Seen(era.incarnation, term, max(pulse.steps, self.seen.steps), era.server, latest)
+        self.seen = Seen(era.incarnation, term, max(reply.steps, self.seen.steps), era.server, latest)
         self._era = era
         return before is not None and not same and era.lost_through != before.lost_through
 

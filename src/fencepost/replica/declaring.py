@@ -1,7 +1,8 @@
 """Declaring: writes what this replica's code defines, and says if something else holds.
 
-A definition is written once, after the start. What becomes of it later is checked a page at a time, once per
-heartbeat: another application may declare the same id, a person may have made another definition.
+A definition is written once, after the start. What becomes of it later is checked a page at a time: another
+application may declare the same id, a person may have made another definition. Once per heartbeat at first and while
+something is disputed, then every twelve.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fencepost.model import Job, JobRecord, Origin
+from fencepost.model.triggers.following import CIRCLE
 from fencepost.replica.origins import origin_of
 from fencepost.replica.service import Service
 from fencepost.store.base import ChangeJob, JobPut, PutJob
@@ -21,9 +23,12 @@ if TYPE_CHECKING:
 PUT_BATCH = 500
 PAGE = 100
 """Jobs checked per heartbeat: the cost does not grow with the number of jobs."""
+ROUNDS_AT_FIRST, SELDOM = 3, 12
+"""So many rounds of checks begin one heartbeat after the last page, later ones so many heartbeats."""
 DELETED = "deleted from the job file"
 """Why a replica, and not a person, removed a job."""
 
+UNREAD_PARENT = "it follows {}, and that job cannot be read; see `fencepost doctor`"
 REASONS = {
     "older revision": "the stored definition is of a newer revision",
     "flip back": "the stored definition has replaced this one, and a live replica declares it",
@@ -46,10 +51,14 @@ class Declarer(Service):
         self._place = 0
         """Where the next page begins."""
         self._look_at = 0.0
+        self._rounds = 0
+        """How often all of them were checked since something was last declared."""
         self._losses = 0
         """How often the store was found to have lost data."""
         self._disputed: set[str] = set()
         """Jobs that another application declares, too."""
+        self._unread: set[str] = set()
+        """Jobs that were refused because they, or jobs that they follow, cannot be read."""
         self._reported: dict[str, str] = {}
         """By job: what was last said of its definition."""
 
@@ -58,7 +67,7 @@ class Declarer(Service):
     def add(self, jobs: Iterable[Job]) -> None:
         """Takes effect when the store answers."""
         self._undeclared += jobs
-        self._look_anew()
+        self._compare_anew()
 
     def withdraw(self, ids: Collection[str]) -> None:
         """These are not declared here any more."""
@@ -67,7 +76,8 @@ class Declarer(Service):
             self._declared.pop(id, None)
             self._reported.pop(id, None)
         self._disputed.difference_update(ids)
-        self._look_anew()
+        self._unread.difference_update(ids)
+        self._compare_anew()
 
     def again(self) -> None:
         """The store has lost data: what was written may be gone."""
@@ -75,8 +85,8 @@ class Declarer(Service):
         declared, self._declared = self._declared, {}
         self.add(declared.values())
 
-    def _look_anew(self) -> None:
-        self._left, self._look_at = None, 0.0
+    def _compare_anew(self) -> None:
+        self._left, self._look_at, self._rounds = None, 0.0, 0
         self.wake()
 
     # --- one turn -----------------------------------------------------------------------------------------
@@ -93,13 +103,24 @@ class Declarer(Service):
             return wait
         await self._look()
         await self._remove_deleted()
-        heartbeat = replica.settings.heartbeat.total_seconds()
-        self._look_at = replica.clock.steady() + heartbeat
-        return heartbeat
+        delay = replica.settings.heartbeat.total_seconds() * self._heartbeats_until_next_look()
+        self._look_at = replica.clock.steady() + delay
+        return delay
+
+    def _heartbeats_until_next_look(self) -> int:
+        """One at first, when replicas that start together may contradict each other, and as long as something is
+        disputed. Later a change that concerns this replica is rare, and it is only to be reported."""
+        if self._place != 0:
+            return 1  # in the middle of a round
+        self._rounds += 1
+        is_settled = not (self._disputed or self._unread or self._reported or self._left)
+        return SELDOM if is_settled and self._rounds > ROUNDS_AT_FIRST else 1
 
     async def _put_undeclared(self) -> bool:
         """A batch at a time; whether there were any."""
         wrote = False
+        if self._undeclared and self.replica.notifier is not None:
+            await self.replica.notifier.declare()
         while batch := self._undeclared[:PUT_BATCH]:
             losses = self._losses
             await self._put(batch)
@@ -121,6 +142,7 @@ class Declarer(Service):
                 self._report_conflict(answer.job_id, put.origin, answer.origin)
             elif answer.refused:
                 self._report_refused(answer)
+            (self._unread.add if answer.outcome == "unreadable" else self._unread.discard)(answer.job_id)
         return answers
 
     def _origin(self, job: Job) -> Origin | None:
@@ -184,7 +206,10 @@ class Declarer(Service):
         self._disputed.discard(job.id)
         history = await self.replica.store.history(job.id)
         last = history[-1] if history else None
-        if last is not None and (last.kind, last.note) == ("removed", DELETED) and job.id in self._declared:
+        was_deleted = last is not None and (last.kind, last.note) == ("removed", DELETED)
+        # It was never stored, because a job that it follows could not be read.
+        never_stored = last is None and job.id in self._unread
+        if (was_deleted or never_stored) and job.id in self._declared:
             self.add([self._declared.pop(job.id)])
 
     async def _at_work(self) -> frozenset[str]:
@@ -224,6 +249,10 @@ class Declarer(Service):
         if self._reported.get(answer.job_id) != answer.outcome:
             self._reported[answer.job_id] = answer.outcome
             why = REASONS.get(answer.outcome, answer.outcome)
+            if answer.outcome == "unreadable" and answer.detail:
+                why = UNREAD_PARENT.format(answer.detail)
+            if answer.outcome == "cycle":
+                why = CIRCLE.format(answer.detail)
             self.replica.emit("job.refused", detail=f"{answer.job_id}: {answer.outcome}: {why}")
 
     def _report_conflict(self, id: str, here: Origin | None, there: Origin | None) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from fencepost.replica.election import TRUSTED, took_over, until_decided
 from fencepost.replica.locks import log_lease
 from fencepost.replica.service import Service
-from fencepost.store.base import Beat, Campaign, Pulse
+from fencepost.store.base import Campaign, HeartbeatReply, HeartbeatRequest
 
 STEP = 1.0
 """Seconds by which the store's clock must differ from what was expected to have been stepped."""
@@ -32,7 +32,7 @@ class Heartbeat(Service):
         sent = replica.clock.steady()
         self._number += 1
         lingering = replica.host.lingering[:MOST_LINGERING]
-        beat = Beat(
+        request = HeartbeatRequest(
             replica=replica.id,
             number=self._number,
             ttl=settings.run_ttl.total_seconds(),
@@ -42,7 +42,7 @@ class Heartbeat(Service):
             version=replica.identity.version,
             claim_no=replica.worker.last_number,
             joining=self._joining,
-            targets=replica.registry.names if self._joining or replica.targets_changed else None,
+            targets=replica.lanes if self._joining or replica.targets_changed else None,
             draining=replica.draining,
             lingering=lingering if self._joining or lingering != self._lingering else None,
             campaign=None if replica.draining else replica.leadership.campaign(replica.evidence),
@@ -50,7 +50,7 @@ class Heartbeat(Service):
         )
         replica.targets_changed = False
         try:
-            pulse = await replica.store.heartbeat(beat)
+            reply = await replica.store.heartbeat(request)
         except Exception:
             replica.leadership.restart_observation()
             replica.janitor.restart_observation()
@@ -59,23 +59,23 @@ class Heartbeat(Service):
             raise
         self._lingering = lingering
         replica.store_answered()
-        self._learn(pulse, beat, sent)
+        self._learn(reply, request, sent)
         if replica.inspector.has_news:
             replica.inspector.wake()
-        if beat.targets is not None:
+        if request.targets is not None:
             replica.worker.wake()  # its last reply was for the tasks known before
-        if not pulse.known or self._should_lead(pulse):
+        if not reply.known or self._should_lead(reply):
             return 0.0
         silent = replica.leadership.silent
         if silent:
             replica.janitor.wake()  # to watch the other replicas too: the next leader must know which are dead
-        return until_decided(silent, pulse.leader.heartbeat, settings.heartbeat.total_seconds())
+        return until_decided(silent, reply.leader.heartbeat, settings.heartbeat.total_seconds())
 
-    def _should_lead(self, pulse: Pulse) -> bool:
+    def _should_lead(self, reply: HeartbeatReply) -> bool:
         """There is evidence against the leader, but it renewed after this replica last checked: ask again now
         with what was just learned, rather than after a whole heartbeat."""
         evidence = self.replica.evidence
-        return not self.replica.draining and pulse.leader.holder in evidence.gone | evidence.dead
+        return not self.replica.draining and reply.leader.holder in evidence.gone | evidence.dead
 
     @property
     def has_joined(self) -> bool:
@@ -86,39 +86,39 @@ class Heartbeat(Service):
         """A heartbeat with a higher number will be sent after now."""
         return self._number
 
-    def _learn(self, pulse: Pulse, beat: Beat, sent: float) -> None:
+    def _learn(self, reply: HeartbeatReply, request: HeartbeatRequest, sent: float) -> None:
         replica = self.replica
-        if not pulse.known and not self._joining:
+        if not reply.known and not self._joining:
             replica.emit("replica.expired", detail="this replica was declared dead; joining again")
             replica.data_loss.rejoin()
-        elif pulse.known and self._joining:
+        elif reply.known and self._joining:
             replica.joined()
-        self._joining = not pulse.known
-        replica.learn_era(pulse)
-        self._notice_step(pulse)
-        self._learn_leader(pulse, beat.campaign, sent)
+        self._joining = not reply.known
+        replica.learn_era(reply)
+        self._notice_step(reply)
+        self._learn_leader(reply, request.campaign, sent)
         trusted_until = sent + TRUSTED * replica.settings.run_ttl.total_seconds()
-        replica.runs.reconcile(pulse.held, beat.number, trusted_until, replica.worker.concluded)
+        replica.runs.reconcile(reply.held, request.number, trusted_until, replica.worker.concluded)
 
-    def _notice_step(self, pulse: Pulse) -> None:
+    def _notice_step(self, reply: HeartbeatReply) -> None:
         """If the store's clock has stepped, what was far off may be due, and the calendars planned ahead may not
         reach far enough: all loops check again."""
         steady, before = self.replica.clock.steady(), self._clocks
-        self._clocks = pulse.now, steady
+        self._clocks = reply.now, steady
         if before is not None:
-            passed = (pulse.now - before[0]).total_seconds()
+            passed = (reply.now - before[0]).total_seconds()
             if abs(passed - (steady - before[1])) > STEP:
                 self.replica.wake_all()
 
-    def _learn_leader(self, pulse: Pulse, campaign: Campaign | None, sent: float) -> None:
+    def _learn_leader(self, reply: HeartbeatReply, campaign: Campaign | None, sent: float) -> None:
         replica = self.replica
         before, trusted = replica.leadership.lease, replica.term() is not None
         silent_since = replica.leadership.renewed_at
-        replica.leadership.learn(pulse.leader, sent, replica.clock.steady())
-        log_lease(replica.id, before, pulse.leader, replica.draining)
-        was, leads = before.holder == replica.id, pulse.leader.holder == replica.id
-        if leads and (not was or before.term != pulse.leader.term):
-            replica.emit("leader.elected", detail=f"term {pulse.leader.term}")
+        replica.leadership.learn(reply.leader, sent, replica.clock.steady())
+        log_lease(replica.id, before, reply.leader, replica.draining)
+        was, leads = before.holder == replica.id, reply.leader.holder == replica.id
+        if leads and (not was or before.term != reply.leader.term):
+            replica.emit("leader.elected", detail=f"term {reply.leader.term}")
             if campaign is not None and took_over(before, campaign):
                 gap = f"{sent - silent_since:.1f} s after its last sign of life"
                 replica.emit("leader.failover", detail=f"from {before.holder} to {replica.id}, {gap}")

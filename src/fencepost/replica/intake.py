@@ -44,13 +44,13 @@ class Intake(Service):
         letters = await asyncio.to_thread(inbox.waiting, BATCH)
         if letters is None:
             await asyncio.to_thread(inbox.close)
-            self._look_at = replica.clock.steady() + min(NOT_USED, inbox.look_for_table_every)
-            return inbox.look_for_table_every
+            self._look_at = replica.clock.steady() + min(NOT_USED, inbox.check_table_every)
+            return inbox.check_table_every
         done = [letter.number for letter in letters if await self._is_done(letter)]
         if done:
             await asyncio.to_thread(inbox.remove, done)
             replica.worker.wake()
-        return 0.0 if len(done) == BATCH else inbox.look_every
+        return 0.0 if len(done) == BATCH else inbox.poll_every
 
     async def _is_done(self, letter: Letter) -> bool:
         """Whether its row can go. Adding a fire twice is adding it once: it is found by its key."""

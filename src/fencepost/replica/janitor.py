@@ -63,6 +63,8 @@ class Janitor(Service):
         # A replica that was declared dead and has joined again counts its renewals from zero.
         marks = {other.id: (other.joined_at, other.renewals) for other in others}
         self._silent = tuple((other, observe(other.id, marks[other.id], now)) for other in others)
+        if roster.leader.term > self.replica.leadership.lease.term:
+            self.replica.heartbeat.wake()  # to learn who leads: evidence is collected against a known leader only
 
     def restart_observation(self) -> None:
         """No replica can renew while the store does not answer: that silence proves nothing."""

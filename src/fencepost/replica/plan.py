@@ -47,6 +47,29 @@ def expand(record: JobRecord, now: datetime, horizon: float, unknown: Sequence[G
     return Plan(record.id, head.version, head.cursor, head.until, rows, next_at)
 
 
+def plans_of(record: JobRecord, now: datetime, horizon: float, gaps: Sequence[Gap] = ()) -> list[Plan]:
+    """What is to be written for a job: the next rows of its calendar and of its backfills, where there are any."""
+    plans = _feeds(record)
+    if record.segments:
+        plan = expand(record, now, horizon, gaps)
+        if plan.rows or plan.next_at != record.segments[0].next_at:
+            plans.append(plan)
+    return plans
+
+
+def _feeds(record: JobRecord) -> list[Plan]:
+    plans = []
+    for backfill in record.backfills:
+        if not backfill.wants_rows or backfill.trigger.foreign is not None:
+            continue
+        due = backfill.next_due(backfill.page // 2 + 1)
+        rows, more = due[: backfill.page // 2], due[backfill.page // 2 :]
+        planned = tuple(Planned(fire, fire) for fire in rows)
+        next_at = more[0] if more else None
+        plans.append(Plan(record.id, 0, backfill.cursor, None, planned, next_at, backfill.name))
+    return plans
+
+
 def _grouped(fires: Sequence[datetime], gaps: Sequence[Gap], listed: int) -> list[Planned]:
     """The newest `listed` ones outside of every gap each alone, the others in stretches of one fate."""
     fates = [tuple(gap.covers(fire) for gap in gaps) for fire in fires]

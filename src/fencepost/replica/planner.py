@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fencepost.replica.plan import expand
+from fencepost.replica.plan import plans_of
 from fencepost.replica.service import Service
 from fencepost.store.base import DueJobs, Plan
 
@@ -48,15 +48,11 @@ class Planner(Service):
         plans = []
         for record in due.jobs:
             try:
-                plan = expand(record, due.now, horizon, due.gaps_of(record))
+                plans += plans_of(record, due.now, horizon, due.gaps_of(record))
             except Exception as error:
                 # One broken calendar must not keep the others from being planned.
                 what = f"the calendar of job {record.id} cannot be expanded here"
                 self.replica.errors.log(what, error)
-                continue
-            head = record.segments[0]
-            if plan.rows or plan.next_at != head.next_at:
-                plans.append(plan)
         return plans
 
     def _until_next(self, due: DueJobs, horizon: float) -> float:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
-import math
 import os
 import random
 import re
 import secrets
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,22 +24,27 @@ from fencepost import __version__
 from fencepost.clock import Clock
 from fencepost.errors import FencepostError, StoreUnavailable
 from fencepost.model import FireRecord, Job, Json, changed
+from fencepost.model.jobs import lane_of
 from fencepost.model.values import clean_text, fresh_copy
 from fencepost.replica.data_loss import DataLossDetector
 from fencepost.replica.declaring import Declarer
 from fencepost.replica.election import TRUSTED, Leadership
+from fencepost.replica.engines import EngineLoop
 from fencepost.replica.heartbeat import Heartbeat
 from fencepost.replica.inspector import Inspector
 from fencepost.replica.intake import Intake
 from fencepost.replica.janitor import Janitor
 from fencepost.replica.lag import LagWatch
 from fencepost.replica.locks import log_lease
+from fencepost.replica.notifier import Notifier, Subscription
+from fencepost.replica.outage import Outage
 from fencepost.replica.planner import Planner
 from fencepost.replica.runs import Runs
 from fencepost.replica.service import Service
 from fencepost.replica.settler import Settler
 from fencepost.replica.watcher import Watcher
 from fencepost.replica.worker import Worker
+from fencepost.runs.engines import Engine
 from fencepost.runs.events import Ending, Event, Events
 from fencepost.runs.failures import failure_of
 from fencepost.runs.output import keep_logs
@@ -48,7 +52,7 @@ from fencepost.runs.recurring import RecurringErrors
 from fencepost.runs.run import Host
 from fencepost.runs.tasks import Registry
 from fencepost.settings import Settings
-from fencepost.store.base import Evidence, Pulse, Store
+from fencepost.store.base import Evidence, HeartbeatReply, Store
 from fencepost.store.inbox import inbox_of
 from fencepost.store.rereading import readable_job
 
@@ -92,7 +96,11 @@ class Replica:
         job_file: Path | None = None,
         events: Events | None = None,
         chance: random.Random | None = None,
+        engines: Mapping[str, Engine] | None = None,
+        notify: Sequence[Subscription] = (),
+        inline: bool = False,
     ) -> None:
+        """`notify`: the channels of this process. `inline`: a test owns the time, and everything runs on one loop."""
         self.store = store
         self.clock = clock
         self.settings = settings
@@ -106,8 +114,12 @@ class Replica:
         self.draining = False
         self.is_ready = False
         self.targets_changed = False
-        self._degraded = False
-        self._recovered_at = -math.inf
+        self._outage = Outage(
+            clock.steady,
+            settings.heartbeat.total_seconds(),
+            begins=lambda why: self.emit("store.degraded", detail=why),
+            ends=lambda: self.emit("store.recovered"),
+        )
         self.degraded_loops: dict[str, str] = {}
         """Loops that keep failing, and with what type of error. Read from other threads: replaced, never changed."""
         self.errors = RecurringErrors(log, clock.steady)
@@ -131,6 +143,8 @@ class Replica:
         self.inspector = Inspector(self)
         inbox = inbox_of(store)
         self.intake = Intake(self, inbox) if inbox is not None else None
+        self.engines = [EngineLoop(self, name, engine) for name, engine in (engines or {}).items()]
+        self.notifier = Notifier(self, notify, inline) if notify else None
         self.listener = Listener(self)
         self.lag_watch = LagWatch(self)
         self.evidence = Evidence()
@@ -143,6 +157,8 @@ class Replica:
             self.watcher,
             self.inspector,
             *((self.intake,) if self.intake is not None else ()),
+            *self.engines,
+            *((self.notifier,) if self.notifier is not None else ()),
         ]
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -193,6 +209,7 @@ class Replica:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if not self.runs:
             await self._leave()
+        await asyncio.gather(*(loop.close() for loop in self.engines))
 
     def _waits_for(self) -> str:
         if not (keys := self.runs.running_keys):
@@ -230,10 +247,10 @@ class Replica:
         """The term this replica may act as the leader in, now."""
         return None if self.draining else self.leadership.term(self.clock.steady())
 
-    def learn_era(self, pulse: Pulse) -> None:
+    def learn_era(self, reply: HeartbeatReply) -> None:
         steady = self.clock.steady()
         waited = self.data_loss.seconds_until_claims(steady)
-        lost = self.data_loss.note_heartbeat(pulse, steady)
+        lost = self.data_loss.note_heartbeat(reply, steady)
         if not waited and (wait := self.data_loss.seconds_until_claims(steady)):
             log.warning(
                 "%s claims nothing for %.0f s: the store's server has restarted and may have lost writes; meanwhile "
@@ -243,7 +260,7 @@ class Replica:
             )
             self.worker.wake()  # to ask when the wait is over, whatever the last reply said
         if lost:
-            self.emit("store.lost_data", detail=f"incarnation {pulse.leader.era.incarnation}")
+            self.emit("store.lost_data", detail=f"incarnation {reply.leader.era.incarnation}")
             self.declarer.again()
             self.targets_did_change()
 
@@ -261,6 +278,13 @@ class Replica:
         """Add to what is declared at the start; takes effect when the store answers."""
         self.declarer.add(jobs)
         self.targets_did_change()
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """What this replica registers: the tasks it knows, in each of its pools."""
+        names, pools = self.registry.names, self.settings.pools
+        engines = [f"@{loop.engine}" for loop in self.engines]
+        return tuple(sorted([*engines, *(lane_of(name, pool) for pool in pools for name in names)]))
 
     def targets_did_change(self) -> None:
         """The tasks known here have changed: send them with a heartbeat now."""
@@ -299,26 +323,27 @@ class Replica:
     ) -> None:
         self.events.emit(Event(kind, self.id, fire, detail, ending))
 
-    def store_failed(self, error: StoreUnavailable, asked_at: float | None = None) -> None:
+    def store_failed(
+        self, error: StoreUnavailable, asked_at: float | None = None, loop: str | None = None
+    ) -> None:
         """`asked_at`: when the request was sent, if it may have been before the store recovered. Then its failure
-        belongs to the outage that is over."""
-        is_old = asked_at is not None and asked_at <= self._recovered_at
-        if not self._degraded and not is_old:
-            self._degraded = True
-            self.emit("store.degraded", detail=str(error))
+        belongs to the outage that is over. `loop`: whose step failed."""
+        self._outage.failed(error, asked_at, loop)
+
+    def store_served(self, loop: str) -> None:
+        """A step of this loop succeeded."""
+        self._outage.served(loop)
 
     @property
     def store_is_lost(self) -> bool:
         """The store did not answer when it was last asked. Read from other threads, too."""
-        return self._degraded
+        return self._outage.is_on
 
     def store_answered(self) -> None:
-        if self._degraded:
-            self._degraded = False
-            self._recovered_at = self.clock.steady()
-            self.emit("store.recovered")
+        if self._outage.answered():
             self.wake_all()
             self.settler.wake()
+        self._outage.log_end()
 
     def loop_degraded(self, name: str, error: Exception) -> None:
         failure = failure_of(error)
@@ -333,7 +358,8 @@ class Replica:
         """1 s, doubling, up to 60 s; but a replica that holds claims, or may without knowing, must not let them
         expire by waiting, and none waits longer than two terms would last."""
         delay = min(60.0, 2 * self.settings.leader_ttl.total_seconds(), 2.0 ** min(failures - 1, 6))
-        if self.runs or not self.settler.is_empty or self.worker.is_asking:
+        may_hold = self.runs or self.runs.ended_lately or self.worker.is_asking
+        if may_hold or not self.settler.is_empty:
             delay = min(delay, self.settings.heartbeat.total_seconds() / 2)
         return delay * self.chance.uniform(0.75, 1.0)
 

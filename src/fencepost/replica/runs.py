@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ class Runs(Mapping[str, Run]):
         self._by_key: dict[str, Run] = {}
         self._ended: dict[str, Update] = {}
         """How the last runs ended, by their keys."""
+        self._last_end = -math.inf
         self._results_dropped: set[str] = set()
         """Jobs whose results could not be kept: said once of each."""
 
@@ -60,6 +62,12 @@ class Runs(Mapping[str, Run]):
         free = replica.settings.slots - len(self) - replica.host.detached
         return max(0, min(free, replica.host.room(replica.clock.steady())))
 
+    @property
+    def ended_lately(self) -> bool:
+        """Within the last TTL. A store that loses data may have forgotten that, and take the run for ours."""
+        ttl = self._replica.settings.run_ttl.total_seconds()
+        return self._replica.clock.steady() < self._last_end + ttl
+
     # --- start --------------------------------------------------------------------------------------------
 
     def start(self, claims: Sequence[Claim], start_before: float) -> None:
@@ -79,7 +87,9 @@ class Runs(Mapping[str, Run]):
             self._by_key[run.key] = run
             run.begin_timeout()
             log_claim("acquired", run.key, run.token)
-            replica.events.emit(Event("started", replica.id, run.claim.fire, queued=queued_for(run.claim)))
+            replica.events.emit(
+                Event("started", replica.id, run.claim.fire, queued=queued_for(run.claim), run=run)
+            )
         replica.host.begin(runs)
 
     def _is_running(self, claim: Claim) -> bool:
@@ -99,12 +109,12 @@ class Runs(Mapping[str, Run]):
 
     # --- reconcile ----------------------------------------------------------------------------------------
 
-    def reconcile(self, held: Sequence[Held], beat: int, trusted_until: float, concluded: int) -> None:
-        """Compare with the claims that the store holds for this replica, as the reply to heartbeat number `beat` lists
+    def reconcile(self, held: Sequence[Held], number: int, trusted_until: float, concluded: int) -> None:
+        """Compare with the claims that the store holds for this replica, as the reply to heartbeat `number` lists
         them. `concluded`: the last claim number whose reply has been dealt with."""
         claims = {claim.key: claim for claim in held}
         for run in list(self._by_key.values()):
-            if run.known_since >= beat:
+            if run.known_since >= number:
                 # Claimed after this heartbeat was sent: the store may have answered it before it made the claim.
                 continue
             claim = claims.get(run.key)
@@ -161,12 +171,16 @@ class Runs(Mapping[str, Run]):
         self._forget(run)
 
     def _forget(self, run: Run) -> None:
+        was_full = not self.room()
         if self._by_key.get(run.key) is run:
             del self._by_key[run.key]
         self._replica.progress.set()
-        self._replica.worker.wake()
+        if was_full:
+            # Otherwise the worker knows when something is due: from its last claim, or from the reply to this settle.
+            self._replica.worker.wake()
 
     def _remember(self, ended: Update) -> None:
+        self._last_end = self._replica.clock.steady()
         self._ended[ended.key] = ended
         if len(self._ended) > REMEMBERED:
             del self._ended[next(iter(self._ended))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,10 @@ class Service(ABC):
         self.replica = replica
         self._woken = False
         self._stopping = False
+        self._next_at = math.inf
+        """When the next step begins at the latest, on the steady clock."""
         self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._failures = 0
         """Steps in a row that did not succeed, for whatever reason."""
         self._errors = 0
@@ -58,6 +62,16 @@ class Service(ABC):
         if not self._deaf:
             self._ring()
 
+    def step_in(self, seconds: float) -> None:
+        """The next step is wanted in so many seconds; if one is planned before that, nothing changes."""
+        at = self.replica.clock.steady() + seconds
+        if at >= self._next_at:
+            return
+        self._next_at = at
+        if self._timer is not None and not self._deaf:
+            self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._ring)
+
     def stop(self) -> None:
         self._stopping = True
         self._ring()
@@ -65,12 +79,14 @@ class Service(ABC):
     async def run(self) -> None:
         while not self._stopping:
             self._woken = False
+            self._next_at = math.inf
             delay = await self._guarded_step()
+            self.step_in(self.longest if delay is None else delay)
             await asyncio.sleep(self.shortest)
             if self._deaf:
-                delay = await self._stay_deaf(delay or 0.0)
+                await self._stay_deaf(delay or 0.0)
             if not self._woken and not self._stopping:
-                await self._pause(self.longest if delay is None else max(0.0, delay - self.shortest))
+                await self._pause(max(0.0, self._next_at - self.replica.clock.steady()))
 
     async def _guarded_step(self) -> float | None:
         began = self.replica.clock.steady()
@@ -78,7 +94,7 @@ class Service(ABC):
             delay = await self.step()
         except StoreUnavailable as error:
             self._failures += 1
-            self.replica.store_failed(error, began)
+            self.replica.store_failed(error, began, self.name)
             return self.replica.backoff(self._failures)
         except Exception as error:
             self._failures += 1
@@ -86,6 +102,7 @@ class Service(ABC):
             self.failed(error)
             return self.replica.backoff(self._failures)
         self._failures = 0
+        self.replica.store_served(self.name)
         if self._errors and not self.is_stuck:
             self._recovered()
         return delay
@@ -107,23 +124,21 @@ class Service(ABC):
     def _complaint(self) -> str:
         return f"{self.replica.id}: unexpected error in {self.name}; trying again"
 
-    async def _stay_deaf(self, delay: float) -> float:
-        """For a part of this delay; what is left of it."""
-        deaf_for = min(DEAF_FOR, delay)
+    async def _stay_deaf(self, delay: float) -> None:
+        """For a part of this delay."""
         if not self._stopping:
-            await self._pause(deaf_for)
+            await self._pause(min(DEAF_FOR, delay))
         self._deaf = False
-        return delay - deaf_for
 
     async def _pause(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
-        timer = loop.call_later(seconds, self._ring)
+        self._timer = loop.call_later(seconds, self._ring)
         try:
             await self._waiter
         finally:
-            timer.cancel()
-            self._waiter = None
+            self._timer.cancel()
+            self._timer = self._waiter = None
 
     def _ring(self) -> None:
         if self._waiter is not None and not self._waiter.done():

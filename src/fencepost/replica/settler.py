@@ -18,7 +18,7 @@ from fencepost.errors import NotStorable, StoreUnavailable
 from fencepost.model import Reason, State
 from fencepost.replica.service import Service
 from fencepost.runs.failures import failure_of
-from fencepost.store.base import GiveBack, Report, RetryLater, Settle, Update, Updated
+from fencepost.store.base import Report, RetryLater, Settle, Update, Updated
 
 BATCH = 500
 MOST_FAILURES = 50
@@ -129,8 +129,8 @@ class Settler(Service):
             if entry.answer is not None:
                 entry.answer(written, accepted)
         replica.progress.set()
-        if reply.due:
-            replica.worker.wake()
+        if reply.wake_in is not None:
+            replica.worker.step_in(reply.wake_in)
 
     def _take_out(self, entry: Entry) -> None:
         if self._outbox and self._outbox[0] is entry:
@@ -174,7 +174,7 @@ class Settler(Service):
 def unrecorded(update: Update, error: Exception) -> Settle | None:
     """What to settle in place of an outcome that cannot be written. None: what never ran, or is to run again, is given
     back sooner or later."""
-    if isinstance(update, GiveBack | Report):
+    if not isinstance(update, Settle | RetryLater):
         return None
     ended = "was to be retried" if isinstance(update, RetryLater) else update.state.value
     text = f"the run {ended}, but the store cannot keep its outcome: {failure_of(error).line}"
@@ -190,4 +190,5 @@ def merged(earlier: Report | None, report: Report) -> Report:
         report.token,
         progress=earlier.progress if report.progress is None else report.progress,
         output=earlier.output if report.output is None else report.output,
+        trace=report.trace or earlier.trace,
     )

@@ -10,7 +10,11 @@ PATIENCE = 2.0
 
 
 class Watcher(Service):
-    """A follower watches the leader, the leader all other replicas. New evidence wakes the loops that act on it."""
+    """A follower watches the leader, the leader all other replicas. New evidence wakes the loops that act on it.
+
+    Where evidence costs a question to the server, one leader that says twice a second that it is there is cheaper than
+    many followers that ask: they ask when it falls silent.
+    """
 
     has_checked = False
     """Whether this replica may claim. A process that is started again after a crash finds the replica it was before,
@@ -24,6 +28,10 @@ class Watcher(Service):
         before = replica.evidence
         if not self.has_checked:
             replica.evidence = await self._first_check()
+        elif replica.term() is not None and replica.store.assure_every is not None:
+            if replica.janitor.others:
+                await replica.store.assure(replica.id)
+            return replica.store.assure_every
         elif replica.store.evidence_every is not None and (others := self._others()):
             replica.evidence = await replica.store.evidence(others)
         if replica.evidence.dead - before.dead or replica.evidence.gone - before.gone:
@@ -48,6 +56,6 @@ class Watcher(Service):
     def _others(self) -> list[str]:
         replica = self.replica
         if replica.term() is not None:
-            return replica.janitor.others
+            return replica.janitor.others if replica.store.proves_death else []
         holder = replica.leadership.lease.holder
         return [holder] if holder is not None and holder != replica.id else []

@@ -48,8 +48,14 @@ class Worker(Service):
         self.concluded = attempt.request.number
         if doubtful := self._doubtful_for():
             return doubtful  # it was sent before the restart, so its answer says nothing of what will be due
+        for loop in replica.engines:
+            loop.wake()
         if replica.runs.room() == 0:
-            return None if replica.term() is None else replica.settings.heartbeat.total_seconds()
+            # What an engine runs takes no slot.
+            waits = replica.term() is not None or replica.engines
+            return (
+                replica.settings.heartbeat.total_seconds() / (2 if replica.engines else 1) if waits else None
+            )
         poll = replica.settings.horizon.total_seconds() / 2
         return poll if reply.wake_in is None else min(poll, reply.wake_in)
 
@@ -72,7 +78,7 @@ class Worker(Service):
         room = min(replica.runs.room(), MOST_AT_ONCE)
         term = replica.term()
         ready = replica.is_ready and replica.watcher.has_checked
-        if replica.draining or not ready or (room == 0 and term is None):
+        if replica.draining or not ready or (room == 0 and term is None and not replica.engines):
             return None
         # Without free slots the leader still asks, for none: late fires must be decided by some replica.
         self.last_number += 1

@@ -12,6 +12,7 @@ from fencepost.runs.recurring import RecurringErrors
 
 if TYPE_CHECKING:
     from fencepost.runs.failures import Failure
+    from fencepost.runs.tracing import Traceable
 
 log = logging.getLogger("fencepost")
 
@@ -47,6 +48,9 @@ OTHER_EVENTS = (
     "job.removed",
     "row.unreadable",
     "row.readable",
+    "notice.delivered",
+    "notice.failed",
+    "notice.set_aside",
 )
 
 
@@ -63,6 +67,8 @@ class Ending:
     """How many its job allows."""
     retry_in: float | None = None
     """Seconds until the next attempt."""
+    settled_after: float = 0.0
+    """Seconds from the end of the body until its outcome was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,8 @@ class Event:
     counted."""
     queued: float = 0.0
     """Of a start: seconds that the fire waited for the run before it to end."""
+    run: Traceable | None = None
+    """Of a start: the run, whose body begins after this."""
 
     @property
     def job_id(self) -> str | None:
@@ -122,6 +130,8 @@ _LEVELS = {
     "job.refused": logging.WARNING,
     "job.conflict": logging.WARNING,
     "row.unreadable": logging.ERROR,
+    "notice.failed": logging.WARNING,
+    "notice.set_aside": logging.ERROR,
     "started": logging.DEBUG,
     "given_back": logging.INFO,
 }

@@ -43,7 +43,7 @@ def failure_of(error: BaseException) -> Failure:
     try:
         text, message = "".join(traceback.format_exception(error)), str(error)
     except Exception:  # an exception may be broken itself; the run has failed all the same
-        # Whoever tried to show it would fail as well: it is not passed on.
+        # Code that tried to show it would fail as well: it is not passed on.
         return Failure(f"{kind} (it cannot be shown)", "it cannot be shown", kind)
     return Failure(_masked(text), _one_line(message), kind, error)
 

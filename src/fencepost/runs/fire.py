@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from fencepost.errors import ConfigurationError, FencedOut, RunCancelled
 from fencepost.model import FireRecord, Json
+from fencepost.model.traces import CALLER
 from fencepost.model.values import clean_json, clean_number, clean_text, fresh_copy
 from fencepost.runs.masking import Mask
 from fencepost.runs.output import Output
@@ -29,7 +30,7 @@ MESSAGE_LIMIT = 500
 REPORT_LIMIT = 65_536
 
 
-class Link(Protocol):
+class ReplicaLink(Protocol):
     """A fire's way back to its replica. Safe to call from any thread."""
 
     @property
@@ -61,7 +62,7 @@ class Fire:
     be sure to be the only one; `check()` raises then. A blocking function should call it between steps.
     """
 
-    def __init__(self, record: FireRecord, args: Mapping[str, Json], link: Link) -> None:
+    def __init__(self, record: FireRecord, args: Mapping[str, Json], link: ReplicaLink) -> None:
         self.record = record
         """The fire as it was claimed."""
         self.key: str = record.key
@@ -76,6 +77,8 @@ class Fire:
         self.attempt: int = record.attempt
         self.replica: str = record.replica or ""
         self.checkpoint: Json = fresh_copy(record.checkpoint)
+        self.traceparent: str | None = (record.trace or {}).get(CALLER)
+        """The trace context of this run (W3C); if it is not traced, that of whatever triggered it."""
         self._link = link
         self._claimed = link.steady()
         self._more: dict[str, Json] = {}
@@ -92,7 +95,7 @@ class Fire:
         return self._ended is not None or not self._link.trusted()
 
     @property
-    def told_to_end(self) -> bool:
+    def asked_to_end(self) -> bool:
         """Cancelled, or fenced out for certain. In an outage of the store it is not, although `fenced_out` is true."""
         return self._ended is not None
 
@@ -145,9 +148,9 @@ class Fire:
         together with the outcome: a run that fails, or is fenced out, leaves what was kept before."""
         self._link.keep(clean_json(value, f"what {self.key} keeps", CHECKPOINT_LIMIT))
 
-    def kept(self) -> Answer[Json]:
+    def kept(self) -> StoreAnswer[Json]:
         """What the last success has kept: `await fire.kept()`, or `fire.kept().wait()` in a blocking function."""
-        return Answer(self._link.kept())
+        return StoreAnswer(self._link.kept())
 
     def fenced(self, connection: Any, *, name: str = "") -> Any:
         """A transaction whose effect happens once, whatever becomes of this run and of those that repeat it:
@@ -204,7 +207,7 @@ class Fire:
         return f"<Fire {self.key} token={self.token} attempt={self.attempt}>"
 
 
-class Answer(Generic[T]):
+class StoreAnswer(Generic[T]):
     """An answer of the store on its way: `await` it, or `wait()` for it in a blocking function."""
 
     def __init__(self, future: concurrent.futures.Future[Any]) -> None:
@@ -221,7 +224,7 @@ class Answer(Generic[T]):
         return given
 
 
-class Saved(Answer[None]):
+class Saved(StoreAnswer[None]):
     """A checkpoint on its way."""
 
     def __init__(self, key: str, future: concurrent.futures.Future[bool]) -> None:
@@ -242,6 +245,12 @@ def current_fire() -> Fire:
     if fire is None:
         raise ConfigurationError("current_fire() works only inside a job that Fencepost runs")
     return fire
+
+
+def traceparent_of_fire() -> str | None:
+    """Of the fire whose function is running here, if one is."""
+    fire = _current.get()
+    return None if fire is None else fire.traceparent
 
 
 def entered(fire: Fire, function: Callable[..., Any], keywords: Mapping[str, Any]) -> Any:

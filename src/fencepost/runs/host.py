@@ -140,7 +140,8 @@ class ThreadedHost(HostElsewhere):
             if run.task.is_async and run.body is None:
                 self._on_host(run, partial(self._bodies.begin, run))
             else:
-                self._threads.put(partial(self._call, run))
+                call = partial(self._call, run)
+                self._threads.put(call if run.variables is None else partial(run.variables.run, call))
 
     def cancel(self, run: Run) -> None:
         if run.body is not None:
@@ -190,7 +191,9 @@ class Bodies:
         self._tasks: dict[Run, asyncio.Task[BaseException | None]] = {}
 
     def begin(self, run: Run) -> None:
-        task = asyncio.get_running_loop().create_task(_body(run, self._command), name=run.key)
+        task = asyncio.get_running_loop().create_task(
+            _body(run, self._command), name=run.key, context=run.variables
+        )
         self._tasks[run] = task
         task.add_done_callback(lambda task: self._ended(run, task))
 
@@ -229,7 +232,7 @@ class Mailbox:
     """Calls for the event loop of another thread. Waking it costs a system call and a switch of threads: calls
     that gather until it has woken share one.
 
-    The flag is cleared before the calls are taken. Whoever puts one after that finds it cleared and rings again;
+    The flag is cleared before the calls are taken. A caller that puts one after that finds it cleared and rings again;
     earlier callers have their calls taken now.
     """
 

@@ -22,7 +22,7 @@ from fencepost.runs.masking import Mask, own_mask
 LIMIT = 16_384
 """Characters kept with a fire: the last, in whole lines."""
 LONGEST_LINE = 2_000
-LOOKED_AT = 4 * LONGEST_LINE
+LONGEST_KEPT = 4 * LONGEST_LINE
 """Characters of a line that are searched for secrets. More than are kept, so that no secret is cut before it is
 found."""
 
@@ -48,7 +48,7 @@ class Output:
 
     def add(self, text: str) -> None:
         for line in text.splitlines():
-            self._append(line[:LOOKED_AT])
+            self._append(line[:LONGEST_KEPT])
             self._mine += 1
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ class Lines:
         """The lines that are complete now; with an empty piece, what is left."""
         text = self._rest + self._decoder.decode(piece, final=not piece)
         complete, _, self._rest = text.rpartition("\n") if piece else (text, "", "")
-        self._rest = self._rest[: LOOKED_AT + 1]  # of a line that never ends
+        self._rest = self._rest[: LONGEST_KEPT + 1]  # of a line that never ends
         return complete
 
 

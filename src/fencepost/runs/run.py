@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Protocol
 
 from fencepost.clock import Clock
 from fencepost.errors import ConfigurationError
-from fencepost.model import Json
+from fencepost.model import Json, changed
+from fencepost.model.traces import RUN
 from fencepost.model.values import clean_json
 from fencepost.runs.bodies.process import Body
 from fencepost.runs.events import Ending
@@ -123,18 +126,25 @@ class Run:
         """It has said something that is not reported yet."""
         self._report_timer: asyncio.TimerHandle | None = None
         self._reported = False
+        self.variables: contextvars.Context | None = None
+        """What the body runs in; None: a context like any other."""
+        self._unsaved_trace: str | None = None
         self._lock = threading.Lock()
 
     # What the body's side calls, from any thread.
 
     def enter(self) -> None:
-        """The last thing before the body: past the trust window it must not start. Under the lock, so that whoever
-        ends this run knows whether its body has started: a run that is given back as not started never starts."""
+        """The last thing before the body: past the trust window it must not start. Under the lock, so that the
+        caller that ends this run knows whether its body has started: a run given back as not started never starts."""
         with self._lock:
             if self.cause is not None or not self.trusted():
                 raise NotStarted
             self.started = True
             self._entered_at = self.steady()
+
+    @property
+    def clock(self) -> Clock:
+        return self.context.clock
 
     def trusted(self) -> bool:
         return self.steady() < self.trusted_until
@@ -155,7 +165,8 @@ class Run:
     ) -> concurrent.futures.Future[bool]:
         saved: concurrent.futures.Future[bool] = concurrent.futures.Future()
         saved.set_running_or_notify_cancel()  # from now on a body that is cancelled while it waits cannot cancel this
-        report = Report(self.key, self.token, progress, saves=True, checkpoint=checkpoint)
+        trace, self._unsaved_trace = self._unsaved_trace, None
+        report = Report(self.key, self.token, progress, saves=True, checkpoint=checkpoint, trace=trace)
 
         def answer(_: Update, accepted: bool) -> None:
             self.checkpointed = self.checkpointed or accepted
@@ -193,6 +204,17 @@ class Run:
 
     # What the replica's side calls.
 
+    def trace(self, traceparent: str, variables: contextvars.Context) -> None:
+        """Before the body starts: have it run in this context, and keep the context for whatever repeats this run. Only
+        runs that may be repeated have it written: at once if that takes no checkpoint."""
+        fire, job = self.claim.fire, self.claim.job
+        self.claim = replace(self.claim, fire=changed(fire, trace={**(fire.trace or {}), RUN: traceparent}))
+        self.fire.traceparent, self.variables = traceparent, variables
+        if job.retry is not None or job.after_crash == "rerun":
+            self.context.report(Report(self.key, self.token, trace=traceparent))
+        else:
+            self._unsaved_trace = traceparent
+
     def _report_soon(self) -> None:
         pause = self.context.heartbeat
         if not self._reported:
@@ -213,15 +235,16 @@ class Run:
 
     def ending(self, update: Update) -> Ending:
         """What an event says of its end beside what the ledger says."""
-        retry, seconds = self.claim.job.retry, None
-        if self._entered_at is not None and self._ended_at is not None:
-            seconds = self._ended_at - self._entered_at
+        retry, seconds, ended_at = self.claim.job.retry, None, self._ended_at
+        if self._entered_at is not None and ended_at is not None:
+            seconds = ended_at - self._entered_at
         return Ending(
             seconds=seconds,
             failure=self.failure,
             attempt=self.claim.fire.attempt - self.claim.fire.crashes,
             attempts=retry.attempts if retry is not None else 1,
             retry_in=update.delay if isinstance(update, RetryLater) else None,
+            settled_after=0.0 if ended_at is None else self.steady() - ended_at,
         )
 
     def trust_until(self, steady: float) -> None:

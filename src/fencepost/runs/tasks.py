@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.errors import ConfigurationError, UsageError
 from fencepost.model import Json, checked_id
 from fencepost.model.values import clean_json
+from fencepost.runs import arguments
 from fencepost.runs.resources import Resource
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ class Task:
     """Its body runs in a process of its own, which is killed on timeout, cancel or fencing."""
     resources: Mapping[str, Resource] = field(default_factory=dict)
     """By the names of the parameters that get them."""
+    models: Mapping[str, Any] = field(default_factory=dict)
+    """By parameter: the dataclass or pydantic model that its argument is handed over as."""
+    engine: str | None = None
+    """Which engine its jobs run on, unless they say otherwise."""
+    engine_options: Mapping[str, Json] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -52,8 +58,8 @@ class Task:
         checked_id(name, "task name")
         if executor not in (None, "process"):
             raise ConfigurationError(
-                f'task {name}: executor={executor!r} is not known; use "process", or leave it out: a coroutine runs '
-                "on the event loop, a function in a thread"
+                f'task {name}: executor={executor!r} is not known; use "process", or the name of an engine, '
+                "or leave it out: a coroutine runs on the event loop, a function in a thread"
             )
         if executor == "process" and "<" in getattr(function, "__qualname__", "<"):  # <lambda>, <locals>
             raise ConfigurationError(
@@ -91,6 +97,7 @@ class Task:
             takes_any,
             executor == "process",
             wanted,
+            {each: model for each, model in arguments.models_of(function).items() if each in parameters},
         )
 
     def check(self, args: Any, what: str) -> dict[str, Json]:
@@ -102,12 +109,18 @@ class Task:
             takes = ", ".join(sorted(self.parameters)) or "no arguments"
             problem = f"lacks {', '.join(missing)}" if missing else f"has no parameter {', '.join(unknown)}"
             raise ConfigurationError(f"{what}: task {self.name} {problem}; it takes {takes}")
+        arguments.check(self.models, checked, what)
         if (check := getattr(self.function, "check_args", None)) is not None:
             check(**checked)
         return checked
 
+    @property
+    def args_schema(self) -> Json:
+        """JSON schema of its arguments."""
+        return arguments.schema_of(self.function, self.parameters, self.required, self.takes_any)
+
     def keywords(self, fire: Fire, resources: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        bound: dict[str, Any] = {**fire.args, **(resources or {})}
+        bound: dict[str, Any] = {**arguments.converted(self.models, fire.args), **(resources or {})}
         if self.fire_parameter:
             bound[self.fire_parameter] = fire
         return bound
@@ -117,7 +130,8 @@ def checked_args(args: Any, what: str) -> dict[str, Json]:
     """A copy of `args` as JSON by parameter name."""
     if not isinstance(args, Mapping) or not all(isinstance(name, str) for name in args):
         raise ConfigurationError(f'{what}: args must be a dictionary by parameter name, as {{"user": 42}}')
-    cleaned: dict[str, Json] = clean_json(args, f"arguments of {what}")
+    plain = {name: arguments.plain(value) for name, value in args.items()}
+    cleaned: dict[str, Json] = clean_json(plain, f"arguments of {what}")
     return cleaned
 
 

@@ -67,7 +67,8 @@ class DaemonThreads(Executor):
 
 
 def _answer(answer: Future[Any], work: Callable[[], Any]) -> None:
-    answer.set_running_or_notify_cancel()
+    if not answer.set_running_or_notify_cancel():
+        return  # given up while it waited for a thread
     try:
         answer.set_result(work())
     except StopIteration as error:  # a future cannot carry it: its awaiter would wait for ever

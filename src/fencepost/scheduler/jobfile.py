@@ -16,42 +16,19 @@ import logging
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fencepost.errors import ConfigurationError
-from fencepost.model.retry import Retry
-from fencepost.model.triggers import Calendar, Trigger, at, cron, every, rrule
+from fencepost.errors import ConfigurationError, UsageError
+from fencepost.scheduler.declare import POLICIES
 from fencepost.scheduler.scheduler import Scheduler
-from fencepost.settings import did_you_mean, duration
+from fencepost.scheduler.written import OPTIONS, TRIGGERS, check_words, retry_of, trigger_of
 
 log = logging.getLogger("fencepost")
 
-BOUNDS = ("start", "end")
-DAYS = ("calendar", "closed")
-OPTIONS = ("tz", "anchor", *BOUNDS, *DAYS)
-TRIGGERS = {
-    "every": ("anchor", *BOUNDS, *DAYS),
-    "cron": ("tz", *BOUNDS, *DAYS),
-    "rrule": ("tz", *BOUNDS, *DAYS),
-    "at": DAYS,
-}
-"""The kinds, and what may stand beside each."""
-POLICIES = (
-    "args",
-    "overlap",
-    "misfire",
-    "misfire_after",
-    "timeout",
-    "after_crash",
-    "crash_attempts",
-    "execute_on",
-    "spread",
-)
 COMMAND = ("command", "shell", "env", "cwd")
-KNOWN = (*TRIGGERS, *OPTIONS, *POLICIES, *COMMAND, "retry")
+KNOWN = (*TRIGGERS, *OPTIONS, *POLICIES, *COMMAND)
 
 
 def scheduler_from(path: Path) -> Scheduler:
@@ -73,13 +50,33 @@ def scheduler_from(path: Path) -> Scheduler:
         )
     scheduler = Scheduler(directory=path.parent)
     scheduler.reload = partial(read_again, scheduler)
-    scheduler.job_file = path.absolute()  # not where a link leads: a deploy may let it lead elsewhere
+    scheduler.declared.job_file = (
+        path.absolute()
+    )  # not where a link leads: a deploy may let it lead elsewhere
     for id, job in jobs.items():
         try:
             _declare(scheduler, id, job, path.absolute().parent)
         except (ConfigurationError, TypeError) as error:
             raise ConfigurationError(f"{path}: [jobs.{id}]: {error}") from None
+    for number, table_of in enumerate(table.get("notify", []), 1):
+        try:
+            _notify(scheduler, table_of)
+        except (ConfigurationError, UsageError, TypeError) as error:
+            raise ConfigurationError(f"{path}: [[notify]] number {number}: {error}") from None
     return scheduler
+
+
+def _notify(scheduler: Scheduler, table: Any) -> None:
+    from fencepost.notify.causes import causes_from
+    from fencepost.notify.config import channel_from
+
+    if not isinstance(table, Mapping):
+        raise ConfigurationError('must be a table, with channel = "webhook" and its url')
+    channel = channel_from(table)
+    on = causes_from(table["on"]) if "on" in table else None
+    scheduler.notify(
+        channel, on=on, jobs=table.get("jobs"), quiet=table.get("quiet"), digest=table.get("digest")
+    )
 
 
 def read_again(scheduler: Scheduler) -> None:
@@ -91,6 +88,8 @@ def read_again(scheduler: Scheduler) -> None:
     except ConfigurationError as error:
         log.error("the jobs go on as they are: %s", error)
         return
+    if scheduler.notifications.differs_from(fresh.notifications):
+        log.warning("[[notify]] has changed in %s: that takes a restart", path)
     new, changed, gone = scheduler.become(fresh)
     changes = [
         f"{len(ids)} {what} ({', '.join(sorted(ids))})"
@@ -107,57 +106,12 @@ def read_again(scheduler: Scheduler) -> None:
 def _declare(scheduler: Scheduler, id: str, job: Any, folder: Path) -> None:
     if not isinstance(job, Mapping):
         raise ConfigurationError('must be a table, with command = ["…"] and every = "5m"')
-    for name in job:
-        if name not in KNOWN:
-            raise ConfigurationError(f"there is no {name!r}{did_you_mean(name, KNOWN)}")
+    check_words(job, KNOWN)
     if "command" not in job:
         raise ConfigurationError('lacks a command, as command = ["backup", "--all"]')
     policies = {name: job[name] for name in POLICIES if name in job}
-    if "retry" in job:
-        policies["retry"] = _retry(job["retry"])
+    if "retry" in policies:
+        policies["retry"] = retry_of(policies["retry"])
     where = {name: job[name] for name in ("shell", "env") if name in job}
     cwd = str(folder / job.get("cwd", ""))
-    scheduler.command(job["command"], _trigger(job, folder), id=id, cwd=cwd, **where, **policies)
-
-
-def _trigger(job: Mapping[str, Any], folder: Path) -> Trigger:
-    trigger = _nominal(job)
-    if "calendar" in job:
-        return trigger.on(Calendar.load(job["calendar"], folder), job.get("closed", "exclude"))
-    if "closed" in job:
-        raise ConfigurationError('closed goes with a calendar, as calendar = "zurich"')
-    return trigger
-
-
-def _nominal(job: Mapping[str, Any]) -> Trigger:
-    kinds = [kind for kind in TRIGGERS if kind in job]
-    if len(kinds) != 1:
-        raise ConfigurationError(
-            'needs one of every = "5m", cron = "30 2 * * *", rrule = "FREQ=MONTHLY;BYDAY=-1FR" or '
-            "at = [2026-12-24T18:00:00Z]"
-        )
-    [kind] = kinds
-    value, options = job[kind], {name: job[name] for name in OPTIONS if name in job}
-    for name in options:
-        if name not in TRIGGERS[kind]:
-            raise ConfigurationError(f"{name} does not go with {kind}")
-    options = {name: option for name, option in options.items() if name not in DAYS}
-    if kind == "every":
-        return every(duration(value), **options)
-    if kind == "cron":
-        return cron(value, **options)
-    if kind == "rrule":
-        if "start" not in options:
-            raise ConfigurationError("rrule needs a start, as start = 2026-11-27T17:00:00+01:00")
-        return rrule(value, **options)
-    moments = value if isinstance(value, list) else [value]
-    if not all(isinstance(moment, datetime) for moment in moments):
-        raise ConfigurationError("at must hold times with an offset, as 2026-12-24T18:00:00Z")
-    return at(*moments)
-
-
-def _retry(given: Any) -> Retry:
-    if not isinstance(given, Mapping):
-        raise ConfigurationError('retry must be a table, as { attempts = 3, first = "10s", cap = "5m" }')
-    spans = {name: duration(given[name]).total_seconds() for name in ("first", "cap") if name in given}
-    return Retry(**{**given, **spans})
+    scheduler.command(job["command"], trigger_of(job, folder), id=id, cwd=cwd, **where, **policies)

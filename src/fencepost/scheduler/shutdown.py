@@ -37,7 +37,7 @@ OTHER_SERVERS = {
     "hypercorn.asyncio.run": "hypercorn",
 }
 """Servers that take their signals from the loop or before Python sees them, by a module of theirs."""
-LOOK_AFTER = 1.0
+CHECK_AFTER = 1.0
 """Seconds from the start to the check that our handlers are still installed: the last installer wins."""
 CLOSE = (b"connection", b"close")
 
@@ -55,6 +55,7 @@ class Shutdown:
         self._streams: set[Callable[[], None]] = set()
         self._timers: list[asyncio.TimerHandle] = []
         self._closed = False
+        self._was_signalled = False
         self._followers: list[Shutdown] = []
         """Of other schedulers in this process, which leave with this one."""
 
@@ -62,7 +63,7 @@ class Shutdown:
 
     def install(self) -> None:
         """Take the place of the server's handlers, if there is a server that we know."""
-        self.draining = self._closed = False
+        self.draining = self._closed = self._was_signalled = False
         self._loop = asyncio.get_running_loop()
         if threading.current_thread() is not threading.main_thread():
             return
@@ -88,7 +89,7 @@ class Shutdown:
                 signal.signal(number, self._signalled)
         for warning in self.warnings():
             log.warning("%s", warning)
-        self._timers.append(self._loop.call_later(LOOK_AFTER, self._look))
+        self._timers.append(self._loop.call_later(CHECK_AFTER, self._check_handlers))
 
     @property
     def server(self) -> Any:
@@ -154,9 +155,7 @@ class Shutdown:
     def _signalled(self, number: int, frame: FrameType | None) -> None:
         """Interrupts the main thread between two steps, so it only sets a mark and wakes the loop."""
         loop = self._loop
-        first, self.draining = not self.draining, True
-        for follower in self._followers:
-            follower.draining = True
+        first, self._was_signalled = not (self._was_signalled or self.draining), True
         if loop is None or loop.is_closed():
             self._previous[number](number, frame)
         elif number == signal.SIGTERM and first:
@@ -167,7 +166,9 @@ class Shutdown:
     def _put_off(self, number: int) -> None:
         delay = self._delay()
         log.info("SIGTERM: not ready any more; closing in %g s", delay)
-        self._close_connections()
+        self._close_connections()  # first: the answer "not ready" asks its client to connect anew, too
+        for each in (self, *self._followers):
+            each.draining = True
         if self._loop is not None:
             self._timers.append(self._loop.call_later(delay, self._close_server, number))
 
@@ -202,7 +203,7 @@ class Shutdown:
         reloads = getattr(getattr(self._server, "config", None), "reload", False)
         return 0.0 if reloads else delay.total_seconds()
 
-    def _look(self) -> None:
+    def _check_handlers(self) -> None:
         if signal.getsignal(signal.SIGTERM) != self._signalled:
             log.warning("another handler has taken SIGTERM: %s", _REMEDY)
 

@@ -106,7 +106,7 @@ def _sqlalchemy(connection: Any, call: Callable[[], Any]) -> None:
     if ASKED not in session.info:
         session.info[ASKED] = []
         event.listen(session, "after_commit", _committed)
-        event.listen(session, "after_soft_rollback", _rolled_back)
+        event.listen(session, "after_soft_rollback", _rollback)
     session.info[ASKED].append((asked_in, call))
 
 
@@ -118,7 +118,7 @@ def _committed(session: Any) -> None:
         call()
 
 
-def _rolled_back(session: Any, ended: Any) -> None:
+def _rollback(session: Any, ended: Any) -> None:
     """With a savepoint goes what was asked for inside of it."""
     asked = session.info[ASKED]
     session.info[ASKED] = [each for each in asked if ended.nested and each[0] is not ended]

@@ -10,6 +10,8 @@ Wanted = Callable[[str], bool]
 
 
 class Agenda:
+    """One order: the earliest first."""
+
     def __init__(self) -> None:
         self._when: dict[str, datetime] = {}
         self._heap: list[tuple[datetime, str]] = []
@@ -20,6 +22,9 @@ class Agenda:
         elif self._when.get(id) != when:
             self._when[id] = when
             heapq.heappush(self._heap, (when, id))
+
+    def when(self, id: str) -> datetime | None:
+        return self._when.get(id)
 
     def soonest(self, wanted: Wanted | None = None) -> datetime | None:
         found = self._first(1, None, wanted)
@@ -40,4 +45,37 @@ class Agenda:
                     found.append(id)
         for id, when in seen.items():
             heapq.heappush(heap, (when, id))
+        return found
+
+
+class Turns:
+    """An agenda for each priority: of what is due the highest comes first."""
+
+    def __init__(self) -> None:
+        self._agendas = {0: Agenda()}
+        self._priorities: dict[str, int] = {}
+        """Of those that do not have the priority 0."""
+
+    def set(self, id: str, when: datetime | None, priority: int | None = None) -> None:
+        """Without a priority: it keeps the one it has."""
+        before = self._priorities.get(id, 0)
+        if priority is not None and priority != before:
+            self._agendas[before].set(id, None)
+            before = priority
+            self._priorities[id] = priority
+            if not priority:
+                del self._priorities[id]
+        self._agendas.setdefault(before, Agenda()).set(id, when)
+
+    def when(self, id: str) -> datetime | None:
+        return self._agendas[self._priorities.get(id, 0)].when(id)
+
+    def soonest(self, wanted: Wanted | None = None) -> datetime | None:
+        moments = (agenda.soonest(wanted) for agenda in self._agendas.values())
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def due(self, now: datetime, limit: int, wanted: Wanted | None = None) -> list[str]:
+        found: list[str] = []
+        for priority in sorted(self._agendas, reverse=True):
+            found += self._agendas[priority].due(now, limit - len(found), wanted)
         return found

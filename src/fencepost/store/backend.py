@@ -51,6 +51,8 @@ class Changes:
     """By key. None: to be deleted."""
     replicas: Sequence[ReplicaChange] = ()
     lease: Lease | None = None
+    entries: Mapping[str, str | None] = field(default_factory=dict)
+    """By key. None: to be deleted."""
     notify: bool = False
     """Whether other replicas must be notified."""
 
@@ -92,6 +94,9 @@ class Load(ABC):
     @abstractmethod
     def events(self, job_ids: Sequence[str]) -> Mapping[str, Sequence[JobEvent]]:
         """In their order. A job without any may be missing."""
+
+    @abstractmethod
+    def entries(self, keys: Sequence[str]) -> Mapping[str, str]: ...
 
     @abstractmethod
     def replicas(self) -> Iterable[ReplicaRecord]: ...
@@ -142,6 +147,13 @@ class Find(ABC):
 
     @abstractmethod
     def events(self, since: datetime) -> Iterable[JobEvent]: ...
+
+    @abstractmethod
+    def entries(self, prefix: str, after: str, limit: int) -> list[tuple[str, str]]:
+        """As they are stored: what the step has changed is put in its place by the unit of work."""
+
+    @abstractmethod
+    def count_entries(self, prefix: str) -> int: ...
 
 
 class Save(ABC):

@@ -18,7 +18,9 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Literal
 
+from fencepost.errors import UsageError
 from fencepost.model import (
+    Backfill,
     FireRecord,
     Gap,
     Job,
@@ -31,6 +33,9 @@ from fencepost.model import (
     State,
 )
 from fencepost.model.triggers import EARLIEST
+from fencepost.model.watching import Rule
+from fencepost.store.formats import Contents
+from fencepost.store.outbox import Checked, NoticeChange, Outbox, OutboxQuery
 from fencepost.store.preflight import Preflight, not_checked
 from fencepost.store.unreadable import Registry
 
@@ -69,10 +74,10 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class HeartbeatRequest:
     """One heartbeat: renews presence and with it every claim of this replica; campaigns for leadership.
 
-    Only a beat that is `joining` creates a presence: one that arrives after the replica has left, or was
+    Only a heartbeat that is `joining` creates a presence: one that arrives after the replica has left, or was
     declared dead, must not bring it back. Beats are numbered so that a delayed one changes nothing.
     """
 
@@ -107,8 +112,8 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
-    """The answer to a beat. Not `known`: this replica has no presence (any more) and holds nothing."""
+class HeartbeatReply:
+    """The answer to a heartbeat. Not `known`: this replica has no presence (any more) and holds nothing."""
 
     now: datetime
     known: bool
@@ -178,7 +183,12 @@ class PutJob:
     """Of the code. None: not known, which is in nobody's way."""
     chosen: bool = False
     """Somebody asks for this definition now; it is not what the code of a process says. It may be an earlier one."""
+    expected: str | None = None
+    """The fingerprint of the definition that the caller has seen; `NO_JOB`: none. If another one holds by now, nothing
+    is changed."""
 
+
+NO_JOB = "none"
 
 Outcome = Literal[
     "created",
@@ -189,10 +199,24 @@ Outcome = Literal[
     "flip back",
     "other origin",
     "made by hand",
+    "changed meanwhile",
     "unreadable",
+    "cycle",
 ]
-"""Unreadable: what is stored cannot be read here, and is left as it is."""
-REFUSED = frozenset({"exists", "older revision", "flip back", "other origin", "made by hand", "unreadable"})
+"""Unreadable: what is stored, or a job that it would follow, cannot be read here, and is left as it is.
+Cycle: it would follow itself."""
+REFUSED = frozenset(
+    {
+        "exists",
+        "older revision",
+        "flip back",
+        "other origin",
+        "made by hand",
+        "changed meanwhile",
+        "unreadable",
+        "cycle",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +225,8 @@ class JobPut:
     outcome: Outcome
     origin: Origin | None = None
     """Of the definition that is stored, if this one was refused."""
+    detail: str = ""
+    """Of a cycle: the jobs in it. Of one that is unreadable: the job that it would follow, if it is that one."""
 
     @property
     def refused(self) -> bool:
@@ -209,10 +235,21 @@ class JobPut:
 
 @dataclass(frozen=True, slots=True)
 class ChangeJob:
-    """Pause, resume or remove one job."""
+    """Pause, resume or remove one job; start, pause, resume or cancel a backfill of it; skip one of its coming fires,
+    or take that back."""
 
     job_id: str
-    kind: Literal["pause", "resume", "remove"]
+    kind: Literal[
+        "pause",
+        "resume",
+        "remove",
+        "backfill",
+        "pause backfill",
+        "resume backfill",
+        "cancel backfill",
+        "skip",
+        "unskip",
+    ]
     note: str = ""
     by: str = ""
     until: datetime | None = None
@@ -222,6 +259,14 @@ class ChangeJob:
     """Remove it only if code declared it and no live replica knows its task."""
     version: int | None = None
     """Of the trigger that the caller has seen. If the job has another by now, nothing is changed."""
+    expected: str | None = None
+    """The same with the fingerprint of the whole definition."""
+    backfill: Backfill | None = None
+    """To be started. The same name again changes nothing."""
+    name: str = ""
+    """Of the backfill that is paused, resumed or cancelled."""
+    due_at: datetime | None = None
+    """Of the coming fire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +297,8 @@ class DueJobs:
 
     def gaps_of(self, record: JobRecord) -> tuple[Gap, ...]:
         """Stretches whose fires share a fate, apart from the job's own pauses."""
-        gaps = (*self.unknown.get(record.job.target, ()), *record.past)
+        gaps = (*self.unknown.get(record.job.lane, ()), *record.past)
+        gaps += tuple(Gap(skip.due_at, skip.due_at + timedelta(microseconds=1)) for skip in record.skips)
         if self.lost_through is None or record.job.after_crash == "rerun":
             return gaps
         return (*gaps, Gap(EARLIEST, self.lost_through + timedelta(microseconds=1)))
@@ -280,6 +326,8 @@ class Plan:
     rows: tuple[Planned, ...]
     next_at: datetime | None
     """The first fire after the last row; None: there is none."""
+    backfill: str = ""
+    """The rows are of this backfill of the job, in the order in which they are run, and `cursor` is its own."""
 
 
 # --- fires and claims -------------------------------------------------------------------------------
@@ -296,6 +344,11 @@ class NewFire:
     by: str = ""
     repeats: Mapping[str, Json] | None = None
     """Of a retry: see `FireRecord.repeats`."""
+    trace: Mapping[str, str] | None = None
+    delay: float = 0.0
+    """Seconds from now until it is due."""
+    due_at: datetime | None = None
+    """When it is due; a past moment is now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,17 +432,81 @@ class Report:
     saves: bool = False
     checkpoint: Json = None
     output: str | None = None
+    trace: str | None = None
+    """The context of this run, for those that repeat it."""
 
 
-Update = Settle | RetryLater | GiveBack | Report
+# Of runs that an engine carries out (`rules/remote.py`).
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The start gate: a worker asks whether it may run the body. False: another has, or the token is gone."""
+
+    key: str
+    token: int
+    worker: str
+    """Unique per delivery."""
+    heartbeat: float = 0.0
+    ttl: float | None = None
+    """Of its heartbeats; None: it sends none, and its engine's word is all there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """A heartbeat of the worker."""
+
+    key: str
+    token: int
+    worker: str
+    heartbeat: float
+    ttl: float
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """From now on this replica looks after the run, if the one that did is gone."""
+
+    key: str
+    token: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The engine says that the run is over, and its worker does not. False: there is a reason to wait."""
+
+    key: str
+    token: int
+    beats: int
+    """Heartbeats of the worker, as a replica saw them unchanged for so many seconds of its own steady time, while the
+    engine said so in so many polls."""
+    seconds: float
+    polls: int
+    then: Settle | RetryLater | None = None
+    """How it ended, if the engine knows."""
+    error: str | None = None
+
+
+RemoteUpdate = Start | Alive | Adopt | Missing
+Update = Settle | RetryLater | GiveBack | Report | Start | Alive | Adopt | Missing
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRuns:
+    """The runs of one engine that a replica looks after, and those whose replica is gone."""
+
+    mine: tuple[Claim, ...] = ()
+    orphaned: tuple[Claim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Updated:
     accepted: tuple[bool, ...]
     """One per update. False: its token is not current; the run is fenced out and its result refused."""
-    due: bool = False
-    """Something is due for this replica now, perhaps because a run ended."""
+    wake_in: float | None = None
+    """Seconds until something will be due for this replica; an update may have moved that. 0: now. None: nothing is
+    planned, or the replica claims no more."""
     steps: int = 0
 
 
@@ -423,8 +540,8 @@ class Store(ABC):
     """Whether replicas in other processes see it."""
 
     creates: bool = True
-    """Whether `open` creates a namespace that does not exist. Commands that look, or change what exists, set it to
-    False: then `open` raises `NothingStored` and leaves the place as it was."""
+    """Whether `open` creates a namespace that does not exist, and converts one in an older format. Commands that look,
+    or change what exists, set it to False: then `open` raises an error and leaves the place as it was."""
 
     remembers_empty_claims: bool = True
     """Whether a claim that found nothing is written down, and so counts as a sign of life."""
@@ -441,6 +558,13 @@ class Store(ABC):
     evidence_every: float | None = None
     """Seconds between two looks for evidence; None: there is never any."""
 
+    assure_every: float | None = None
+    """Seconds between two signs of life of the leader, by `assure`; None: it gives none."""
+
+    proves_death: bool = True
+    """Whether evidence can be proof of death. If not, it only says whether the leader is gone, which the leader itself
+    need not ask."""
+
     def for_reading(self) -> Store | None:
         """What those who look may ask on an event loop of their own: a store with connections of its own to the same
         place, or this one if it can be asked on any loop. None: all must ask this one, on the control loop."""
@@ -456,6 +580,11 @@ class Store(ABC):
         be reached or used. `name`: as users know the store."""
         return not_checked(name)
 
+    async def contents(self) -> Contents:
+        """What the namespace holds and in which format, without opening or converting it. Raises `NothingStored` if it
+        holds nothing."""
+        raise UsageError(f"a {type(self).__name__} has no stored format to upgrade")
+
     @abstractmethod
     async def open(self) -> None: ...
 
@@ -465,7 +594,7 @@ class Store(ABC):
     # Presence and leadership.
 
     @abstractmethod
-    async def heartbeat(self, beat: Beat) -> Pulse: ...
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply: ...
 
     @abstractmethod
     async def leave(self, replica: str) -> None:
@@ -516,6 +645,9 @@ class Store(ABC):
         `dead_token`: a person says that the replica which runs it with this token is dead. If that run is still
         current it is settled as after a crash; nothing else is changed."""
 
+    @abstractmethod
+    async def remote_runs(self, replica: str, engine: str) -> RemoteRuns: ...
+
     # The ledger.
 
     @abstractmethod
@@ -533,9 +665,38 @@ class Store(ABC):
     async def prune(self, keep_seconds: float) -> int:
         """Forget final fires older than that. Tokens and high-water marks stay."""
 
+    # Notifications.
+
+    @abstractmethod
+    async def put_rules(self, channel: str, rules: Sequence[Rule]) -> bool:
+        """What code declares for this channel, in place of what code declared before; whether that changed anything."""
+
+    @abstractmethod
+    async def change_rule(self, name: str, rule: Rule | None, by: str) -> bool:
+        """A rule made by hand, in place of the one that had this name; None removes it. Whether it changed anything."""
+
+    @abstractmethod
+    async def watch_jobs(
+        self, by: str, term: int, page: JobPage | None = None, ids: Sequence[str] = ()
+    ) -> Checked | None:
+        """Look for what did not happen. None: `term` is not current."""
+
+    @abstractmethod
+    async def outbox(self, query: OutboxQuery) -> Outbox: ...
+
+    @abstractmethod
+    async def update_outbox(
+        self, changes: Sequence[NoticeChange], report: Mapping[str, Json] | None = None
+    ) -> tuple[bool, ...]:
+        """Whether each was there. `report`: how the leader's channels fare."""
+
     async def evidence(self, replicas: Sequence[str]) -> Evidence:
         """What can be known of these replicas faster than by waiting for their TTL."""
         return Evidence()
+
+    async def assure(self, replica: str) -> None:  # noqa: B027 - a store without signs of life gives none
+        """A sign of life of the leader to all replicas that listen: while they hear it they need not ask for evidence.
+        Only a hint, as silence is: evidence decides."""
 
     @abstractmethod
     async def wait(self, seconds: float) -> bool:

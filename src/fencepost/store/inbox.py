@@ -49,9 +49,9 @@ class Inbox(ABC):
     """Of one namespace. `prepare` and what follows it block; they are called on one thread at a time."""
 
     kind: Kind
-    look_every: float
+    poll_every: float
     """Seconds between two looks of the leader."""
-    look_for_table_every: float
+    check_table_every: float
     """The same as long as there is no table."""
     name: str
     """The store, without its secrets."""

@@ -14,6 +14,7 @@ from fencepost.errors import ConfigurationError, StoreUnusable
 from fencepost.model import checked_id
 from fencepost.store import forks
 from fencepost.store.base import Evidence
+from fencepost.store.inotify import ATTRIBUTES, CLOSED_AFTER_WRITING, CREATED, MOVED_IN, FolderWatch
 from fencepost.store.mirror import ProofOfLife
 from fencepost.store.preflight import START, Preflight, problem
 from fencepost.store.threads import WorkerThread
@@ -21,8 +22,18 @@ from fencepost.store.threads import WorkerThread
 EVIDENCE_EVERY = 0.2
 """Seconds between two looks at the beacons."""
 
-LOOK_EVERY = 0.1
+EVIDENCE_EVERY_WATCHED = 0.5
+"""The same where the kernel reports the end of a beacon: in case that a report is lost."""
+
+POLL_EVERY = 0.1
 """Seconds between two looks at the hint file."""
+
+LOCKS_FREE_AFTER = 0.002
+"""Seconds after the kernel has reported the end of a beacon until it can usually be locked."""
+
+ECHOES, ECHO_EVERY = 5, 0.1
+"""On a busy machine a process that is ending keeps its locks for longer: so often, and so many seconds apart, the end
+of a beacon is hinted at again."""
 
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse")
 
@@ -146,25 +157,98 @@ class LocalProof(ProofOfLife):
 
 
 class Hint:
-    """A file whose time of change says that there may be something to do."""
+    """A file whose time of change says that there may be something to do. Where the kernel reports changes nobody looks
+    at it again and again; then the end of a beacon is a hint as well."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, beacons: Path | None = None) -> None:
         self._path = path
+        self._beacons = beacons
         self._seen = self._changed_at()
+        self._watch: FolderWatch | None = None
+        self._cannot_watch = False
+        self._in_use = False
+        self._echoes = 0
+        self.is_watched = False
+        """Whether the kernel reports changes."""
+        forks.follow(self)
 
     def give(self) -> None:
         with contextlib.suppress(OSError):  # only a hint: polling finds it too
             self._path.touch(mode=0o600)
 
     async def wait(self, seconds: float) -> bool:
-        looks = max(1, round(seconds / LOOK_EVERY))
-        for _ in range(looks):
-            changed_at = self._changed_at()
-            if changed_at != self._seen:
-                self._seen = changed_at
+        if self._echoes:
+            self._echoes -= 1
+            await asyncio.sleep(min(seconds, ECHO_EVERY))
+            return True
+        for looks in range(max(1, round(seconds / POLL_EVERY)), 0, -1):
+            if self._has_changed():
+                if self._watch is not None and not self._in_use:
+                    self._concerns_us(list(self._watch.changes()))  # a beacon may have ended, too
                 return True
-            await asyncio.sleep(LOOK_EVERY)
+            if (watch := self._begin_watching()) is not None:
+                return self._has_changed() or await self._reported(watch, looks * POLL_EVERY)
+            await asyncio.sleep(POLL_EVERY)
         return False
+
+    def close(self) -> None:
+        self.is_watched = False
+        if self._watch is not None:
+            self._watch.close()
+        self._watch = None
+
+    after_fork = close
+
+    def _has_changed(self) -> bool:
+        before, self._seen = self._seen, self._changed_at()
+        return before != self._seen
+
+    def _begin_watching(self) -> FolderWatch | None:
+        """None: not here, not yet, or another is at it."""
+        if self._cannot_watch or self._in_use:
+            return None
+        if self._watch is None:
+            self._watch = FolderWatch.begin()
+            self._cannot_watch = self._watch is None
+        if self._watch is None:
+            return None
+        hints = self._watch.add(self._path.parent, ATTRIBUTES | MOVED_IN | CREATED)
+        ends = self._beacons is None or self._watch.add(self._beacons, CLOSED_AFTER_WRITING)
+        self.is_watched = hints and ends
+        return self._watch if self.is_watched else None
+
+    async def _reported(self, watch: FolderWatch, seconds: float) -> bool:
+        loop, self._in_use = asyncio.get_running_loop(), True
+        readable = asyncio.Event()
+        try:
+            loop.add_reader(watch.descriptor, readable.set)
+        except NotImplementedError:  # an event loop of a test, which owns the time
+            self._cannot_watch, self._in_use = True, False
+            self.close()
+            return False
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    await readable.wait()
+                    readable.clear()
+                    if self._concerns_us(list(watch.changes())):
+                        # The end of a process is reported a moment before its locks are free.
+                        await asyncio.sleep(LOCKS_FREE_AFTER)
+                        self._has_changed()
+                        return True
+        except TimeoutError:
+            return False
+        finally:
+            self._in_use = False
+            loop.remove_reader(watch.descriptor)
+
+    def _concerns_us(self, changes: Sequence[str]) -> bool:
+        if "" in changes:
+            self.is_watched = False
+        has_ended = any(name.endswith(".alive") for name in changes)
+        if has_ended:
+            self._echoes = ECHOES
+        return has_ended or "" in changes or self._path.name in changes
 
     def _changed_at(self) -> int:
         try:

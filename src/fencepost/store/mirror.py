@@ -6,27 +6,29 @@ A store gives `_write` and `_read`, which run one operation over its rows, atomi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 
 from fencepost.clock import Moment
-from fencepost.model import FireRecord, JobEvent, JobRecord
+from fencepost.model import FireRecord, JobEvent, JobRecord, Json
+from fencepost.model.watching import Rule
 from fencepost.store.base import (
     Added,
-    Beat,
     ChangeJob,
     Claimed,
     ClaimRequest,
     DueJobs,
     Evidence,
     FireQuery,
+    HeartbeatReply,
+    HeartbeatRequest,
     JobPage,
     JobPut,
     NewFire,
     Plan,
-    Pulse,
     PutJob,
+    RemoteRuns,
     Roster,
     Store,
     Suspect,
@@ -34,9 +36,11 @@ from fencepost.store.base import (
     Update,
     Updated,
 )
+from fencepost.store.outbox import Checked, NoticeChange, Outbox, OutboxQuery
 from fencepost.store.rows import Rows
-from fencepost.store.rules import claims, fires, history, planning, presence
+from fencepost.store.rules import claims, fires, history, notify_rules, planning, presence, remote, watching
 from fencepost.store.rules import jobs as job_rules
+from fencepost.store.rules import outbox as outbox_rules
 from fencepost.store.rules import updates as update_rules
 
 P = ParamSpec("P")
@@ -75,10 +79,10 @@ class Mirror(Store):
         """The same for a step that changes nothing."""
         return await self._write(step, *args, **kwargs)
 
-    async def heartbeat(self, beat: Beat) -> Pulse:
-        if self._proof is not None and beat.joining:
-            await self._proof.begin(beat.replica)
-        return await self._write(presence.heartbeat, beat)
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
+        if self._proof is not None and request.joining:
+            await self._proof.begin(request.replica)
+        return await self._write(presence.heartbeat, request)
 
     async def leave(self, replica: str) -> None:
         await self._write(presence.leave, replica)
@@ -126,6 +130,9 @@ class Mirror(Store):
     async def cancel_fire(self, key: str, by: str = "", dead_token: int | None = None) -> FireRecord | None:
         return await self._write(fires.cancel_fire, key, by, dead_token)
 
+    async def remote_runs(self, replica: str, engine: str) -> RemoteRuns:
+        return await self._read(remote.remote_runs, replica, engine)
+
     async def find_fires(self, query: FireQuery) -> tuple[FireRecord, ...]:
         return await self._read(history.find_fires, query)
 
@@ -137,3 +144,22 @@ class Mirror(Store):
 
     async def prune(self, keep_seconds: float) -> int:
         return await self._write(history.prune, keep_seconds)
+
+    async def put_rules(self, channel: str, rules: Sequence[Rule]) -> bool:
+        return await self._write(notify_rules.put_rules, channel, rules)
+
+    async def change_rule(self, name: str, rule: Rule | None, by: str) -> bool:
+        return await self._write(notify_rules.change_rule, name, rule, by)
+
+    async def watch_jobs(
+        self, by: str, term: int, page: JobPage | None = None, ids: Sequence[str] = ()
+    ) -> Checked | None:
+        return await self._write(watching.watch_jobs, by, term, page, ids)
+
+    async def outbox(self, query: OutboxQuery) -> Outbox:
+        return await self._read(outbox_rules.outbox, query)
+
+    async def update_outbox(
+        self, changes: Sequence[NoticeChange], report: Mapping[str, Json] | None = None
+    ) -> tuple[bool, ...]:
+        return await self._write(outbox_rules.update_outbox, changes, report)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fencepost.errors import NothingStored
+from fencepost.store.formats import UPGRADE, Format
 
 START = "start a replica: `fencepost run app:scheduler`"
 
@@ -78,3 +79,12 @@ def unless_restarted(is_known: bool, *findings: Finding) -> Preflight:
         return Preflight(findings)
     what = "the server has restarted or failed over, and no replica has been there since: nothing runs"
     return Preflight((*findings, problem(what, START)), may_open=False)
+
+
+def unless_outdated(format: Format, checked: Preflight) -> Preflight:
+    """`checked`, unless opening the store would convert it. A newer format is an error of whoever opens it."""
+    if not format.steps:
+        return checked
+    what = f"stored in format {format.stored}: this version would {'; '.join(format.steps)}"
+    remedy = f"upgrade the replicas, the first to start converts the store; or call {UPGRADE}"
+    return Preflight((*checked.findings, warning(what, remedy)), may_open=False)

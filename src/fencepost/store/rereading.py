@@ -5,6 +5,7 @@ from __future__ import annotations
 from fencepost.model import JobRecord
 from fencepost.model.triggers import EARLIEST
 from fencepost.store.base import FireQuery, Store
+from fencepost.store.readable import Readable
 from fencepost.store.unreadable import RowUnreadable
 
 READ_AGAIN = 30.0
@@ -13,7 +14,7 @@ FIRES_AGAIN = 50
 """Fires that are read again at a time."""
 
 
-async def readable_job(store: Store, job_id: str) -> JobRecord | None:
+async def readable_job(store: Readable, job_id: str) -> JobRecord | None:
     """None: there is none. Raises if there is one that cannot be read."""
     found = await store.jobs([job_id])
     if not found and (row := store.unreadable.holding(job_id)):

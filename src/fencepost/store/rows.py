@@ -71,7 +71,8 @@ class Jobs(ABC):
 
     @abstractmethod
     def due(self, now: datetime, replica: ReplicaRecord, leads: bool, limit: int) -> list[str]:
-        """Jobs to decide whose task this replica knows, the longest due first; `leads`: leader-only ones as well."""
+        """Jobs to decide whose task this replica knows, those of the highest priority first, of these the
+        longest due; `leads`: leader-only ones as well."""
 
     @abstractmethod
     def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
@@ -197,11 +198,33 @@ class Replicas(ABC):
         read either."""
 
 
+class Entries(ABC):
+    """Small texts by key, in the order of their keys: the rules of notifications, the outbox, and
+    what is owed to jobs that cannot be read."""
+
+    @abstractmethod
+    def get(self, key: str) -> str | None: ...
+
+    @abstractmethod
+    def put(self, key: str, text: str) -> None: ...
+
+    @abstractmethod
+    def drop(self, key: str) -> None: ...
+
+    @abstractmethod
+    def page(self, prefix: str, after: str, limit: int) -> list[tuple[str, str]]:
+        """Those whose key begins so and is greater than `after`, with their texts."""
+
+    @abstractmethod
+    def count(self, prefix: str) -> int: ...
+
+
 class Rows(ABC):
     jobs: Jobs
     targets: Targets
     fires: Fires
     replicas: Replicas
+    entries: Entries
 
     notify = False
     """Set when a step made work due earlier than other replicas expect; they must be notified."""
@@ -211,6 +234,10 @@ class Rows(ABC):
     may_lose_writes = True
     """Whether the store may forget what it has acknowledged."""
     orphaned_after = ORPHANED_AFTER
+
+    def widen(self) -> None:
+        """The step is about to read or change other jobs than those it was begun for."""
+        return
 
     @property
     @abstractmethod

@@ -12,7 +12,7 @@ from typing import Any
 
 from fencepost.model import Lease
 from fencepost.store.rows import Rows, TargetRecord
-from fencepost.store.tables import BrokenRows, FireTable, JobTable, ReplicaTable, TargetTable
+from fencepost.store.tables import BrokenRows, EntryTable, FireTable, JobTable, ReplicaTable, TargetTable
 from fencepost.store.unreadable import Registry, Unreadable
 
 
@@ -21,6 +21,7 @@ class StoreState(Rows):
     targets: TargetTable
     fires: FireTable
     replicas: ReplicaTable
+    entries: EntryTable
 
     def __init__(self, registry: Registry | None = None) -> None:
         self.registry = Registry() if registry is None else registry
@@ -29,6 +30,7 @@ class StoreState(Rows):
         self.targets = TargetTable(self.broken, self.replicas)
         self.jobs = JobTable(self.broken, self.targets)
         self.fires = FireTable(self.broken)
+        self.entries = EntryTable()
         self._leader = Lease()
 
     @property

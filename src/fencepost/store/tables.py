@@ -4,6 +4,7 @@ where a unit of work keeps what it has loaded."""
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,9 +13,9 @@ from typing import Any
 
 from fencepost.model import FireRecord, JobEvent, JobRecord, ReplicaRecord, State
 from fencepost.model.triggers import from_iso
-from fencepost.store.agenda import Agenda
+from fencepost.store.agenda import Agenda, Turns
 from fencepost.store.base import FireQuery, JobPage
-from fencepost.store.rows import Fires, Jobs, Replicas, TargetRecord, Targets
+from fencepost.store.rows import Entries, Fires, Jobs, Replicas, TargetRecord, Targets
 from fencepost.store.rules.history import needed_events
 from fencepost.store.unreadable import Kind, Registry, Unreadable, salvaged_presence
 
@@ -116,11 +117,43 @@ class ReplicaTable(Replicas):
         return [salvaged_presence(each.row.key, each.salvaged) for each in self._broken.of("replica")]
 
 
+class EntryTable(Entries):
+    def __init__(self) -> None:
+        self.rows: dict[str, str] = {}
+        self._keys: list[str] = []
+        """In order."""
+
+    def get(self, key: str) -> str | None:
+        return self.rows.get(key)
+
+    def put(self, key: str, text: str) -> None:
+        if key not in self.rows:
+            insort(self._keys, key)
+        self.rows[key] = text
+
+    def drop(self, key: str) -> None:
+        if self.rows.pop(key, None) is not None:
+            del self._keys[bisect_left(self._keys, key)]
+
+    def page(self, prefix: str, after: str, limit: int) -> list[tuple[str, str]]:
+        first = max(bisect_left(self._keys, prefix), bisect_right(self._keys, after))
+        last = bisect_left(self._keys, after_all(prefix))
+        return [(key, self.rows[key]) for key in self._keys[first : min(last, first + limit)]]
+
+    def count(self, prefix: str) -> int:
+        return bisect_left(self._keys, after_all(prefix)) - bisect_left(self._keys, prefix)
+
+
+def after_all(prefix: str) -> str:
+    """What sorts after all keys of entries that begin so: they are ASCII."""
+    return prefix + "\x7f"
+
+
 class JobTable(Jobs):
     def __init__(self, broken: BrokenRows, targets: TargetTable) -> None:
         self.rows: dict[str, JobRecord] = {}
         self.events_by_job: dict[str, list[JobEvent]] = {}
-        self.decisions = Agenda()
+        self.decisions = Turns()
         self.plans = Agenda()
         self._targets = targets
         self._broken = broken
@@ -135,7 +168,7 @@ class JobTable(Jobs):
 
     def every(self, target: str | None = None) -> Iterable[JobRecord]:
         self._broken.note_all()
-        return [r for r in self.rows.values() if target is None or r.job.target == target]
+        return [r for r in self.rows.values() if target is None or r.job.lane == target]
 
     def busy(self) -> Iterable[JobRecord]:
         return self.every()
@@ -145,8 +178,8 @@ class JobTable(Jobs):
         self._broken.mended("job", record.id)
         if (why := record.foreign) is not None:
             self._broken.add(Unreadable("job", record.id, why, record.id, holds=True, foreign=True))
-        self._targets.rows.setdefault(record.job.target, TargetRecord(record.job.target))
-        self.decisions.set(record.id, decide_at)
+        self._targets.rows.setdefault(record.job.lane, TargetRecord(record.job.lane))
+        self.decisions.set(record.id, decide_at, record.job.priority)
         self.plans.set(record.id, plan_at)
 
     def due(self, now: datetime, replica: ReplicaRecord, leads: bool, limit: int) -> list[str]:
@@ -162,7 +195,7 @@ class JobTable(Jobs):
             if not self._is_sound(id):
                 return False
             job = self.rows[id].job
-            return job.target in known and (leads or job.execute_on == "any")
+            return job.lane in known and (leads or not job.leader_only)
 
         return may_run
 
@@ -206,11 +239,45 @@ class JobTable(Jobs):
         self.decisions.set(job_id, when)
 
 
+class OpenFires:
+    """Pending and queued fires of one job, in the order of their due times. There may be a million that lie ahead."""
+
+    def __init__(self) -> None:
+        self.fires: dict[str, FireRecord] = {}
+        self._order: list[tuple[datetime, str]] = []
+
+    def add(self, fire: FireRecord) -> None:
+        self.fires[fire.key] = fire
+        insort(self._order, by_due(fire))
+
+    def remove(self, fire: FireRecord) -> None:
+        if self.fires.pop(fire.key, None) is not None:
+            del self._order[bisect_left(self._order, by_due(fire))]
+
+    def until(self, now: datetime) -> list[FireRecord]:
+        return [self.fires[key] for _, key in self._order[: self._place(now)]]
+
+    def next_after(self, now: datetime) -> datetime | None:
+        place = self._place(now)
+        return self._order[place][0] if place < len(self._order) else None
+
+    @property
+    def first(self) -> datetime | None:
+        return self._order[0][0] if self._order else None
+
+    def _place(self, now: datetime) -> int:
+        return bisect_right(self._order, now, key=_due_at)
+
+
+def _due_at(place: tuple[datetime, str]) -> datetime:
+    return place[0]
+
+
 class FireTable(Fires):
     def __init__(self, broken: BrokenRows) -> None:
         self.rows: dict[str, FireRecord] = {}
         self._broken = broken
-        self._open: dict[str, dict[str, FireRecord]] = {}
+        self._open: dict[str, OpenFires] = {}
         self._active: dict[str, dict[str, FireRecord]] = {}
         self._running: dict[str, dict[str, FireRecord]] = {}
         """By replica."""
@@ -228,7 +295,7 @@ class FireTable(Fires):
             self._broken.mended("fire", fire.key)
         self.rows[fire.key] = fire
         if fire.state in OPEN:
-            self._open.setdefault(fire.job_id, {})[fire.key] = fire
+            self._open.setdefault(fire.job_id, OpenFires()).add(fire)
         elif fire.state in ACTIVE:
             self._active.setdefault(fire.job_id, {})[fire.key] = fire
         elif fire.finished_at is not None:
@@ -244,19 +311,23 @@ class FireTable(Fires):
         self._unindex(self.rows.pop(key))
 
     def _unindex(self, fire: FireRecord) -> None:
-        self._open.get(fire.job_id, {}).pop(fire.key, None)
+        if fire.state in OPEN and fire.job_id in self._open:
+            self._open[fire.job_id].remove(fire)
         self._active.get(fire.job_id, {}).pop(fire.key, None)
         self._running.get(fire.replica or "", {}).pop(fire.key, None)
 
     def due(self, job_id: str, now: datetime) -> list[FireRecord]:
-        return sorted((fire for fire in self.open(job_id) if fire.due_at <= now), key=by_due)
+        return self._open[job_id].until(now) if job_id in self._open else []
 
     def open(self, job_id: str) -> Iterable[FireRecord]:
         """Pending and queued ones."""
-        return self._open.get(job_id, {}).values()
+        return self._open[job_id].fires.values() if job_id in self._open else ()
+
+    def first_open(self, job_id: str) -> datetime | None:
+        return self._open[job_id].first if job_id in self._open else None
 
     def next_planned(self, job_id: str, now: datetime) -> datetime | None:
-        return min((fire.due_at for fire in self.open(job_id) if fire.due_at > now), default=None)
+        return self._open[job_id].next_after(now) if job_id in self._open else None
 
     def withdraw_planned(self, job_id: str, now: datetime) -> None:
         for fire in self.planned_after(job_id, now):

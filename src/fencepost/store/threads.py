@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
@@ -17,6 +17,19 @@ T = TypeVar("T")
 
 MOST_STEPS = 50
 """Steps in one batch."""
+
+
+TRIES = 5
+"""Of steps whose replies are lost, or that the server undid."""
+
+
+class ReplyLost(StoreUnavailable):
+    """A connection broke, and the same server answers on another: what was sent may have been done or not."""
+
+
+class Undone(StoreUnavailable):
+    """The server undid a transaction for the sake of another. Ours wait for each other in one line; other programs may
+    be in the way."""
 
 
 class WorkerThread:
@@ -60,11 +73,17 @@ class StepQueue:
     """Whatever has gathered while the last batch was under way shares the next: one commit costs the disk as much as
     another, however much is in it."""
 
-    def __init__(self, thread: WorkerThread, serve: Callable[[list[QueuedStep]], list[Any]]) -> None:
+    def __init__(
+        self,
+        thread: WorkerThread,
+        serve: Callable[[list[QueuedStep]], list[Any]],
+        repeatable: Sequence[Callable[..., Any]] = (),
+    ) -> None:
         """`serve`: takes a batch of steps, all or none of them, and gives their replies. It may add what else has
-        gathered to the batch."""
+        gathered to the batch. `repeatable`: operations that are answered again as the first time."""
         self._thread = thread
         self._serve = serve
+        self._repeatable = repeatable
         self._waiting: deque[QueuedStep] = deque()
         self.most = MOST_STEPS
 
@@ -91,10 +110,21 @@ class StepQueue:
             else:
                 step.reply.set_result(reply)
 
-    def _replies(self, steps: list[QueuedStep]) -> list[Any]:
+    def _replies(self, steps: list[QueuedStep], tries: int = TRIES) -> list[Any]:
         """To each the reply, or the error."""
         try:
             return self._serve(steps)
+        except Undone as error:
+            return [error] * len(steps) if tries == 1 else self._replies(steps, tries - 1)
+        except ReplyLost as error:
+            again = [step for step in steps if step.take in self._repeatable]
+            if not again or tries == 1:
+                return [error] * len(steps)
+            # Their replica would ask again in a while. Steps that shared a lost reply would all be late by that.
+            others = [step for step in steps if step.take not in self._repeatable]
+            replies = self._replies(again, tries - 1)
+            steps[:] = [*again, *others]  # with what was added to the batch
+            return [*replies, *[error] * len(others)]
         except StoreUnavailable as error:
             return [error] * len(steps)
         except Exception as error:

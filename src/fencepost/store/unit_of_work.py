@@ -14,7 +14,7 @@ from fencepost.clock import Moment
 from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord, State
 from fencepost.store.backend import Backend, Changes, JobChange, ReplicaChange
 from fencepost.store.base import FireQuery, JobPage
-from fencepost.store.rows import Fast, Fires, Jobs, Replicas, Rows, TargetRecord, Targets
+from fencepost.store.rows import Entries, Fast, Fires, Jobs, Replicas, Rows, TargetRecord, Targets
 from fencepost.store.rules.fast_path import covered_from
 from fencepost.store.tables import BrokenRows, FireTable
 from fencepost.store.unreadable import Registry, Unreadable, salvaged
@@ -43,6 +43,8 @@ class Cache:
         self.new_events: list[JobEvent] = []
         self.changed_replicas: dict[str, ReplicaRecord | None] = {}
         self.lease_changed = False
+        self.entries: dict[str, str | None] = {}
+        self.changed_entries: dict[str, str | None] = {}
 
     # --- loading ------------------------------------------------------------------------------------------
 
@@ -99,8 +101,9 @@ class Cache:
         self.changed_fires = {}
         lease = self.lease if self.lease_changed else None
         self.lease_changed = False
-        if fires or lease is not None or notify:
-            self.backend.save.save(Changes(fires=fires, lease=lease, notify=notify))
+        entries, self.changed_entries = self.changed_entries, {}
+        if fires or lease is not None or notify or entries:
+            self.backend.save.save(Changes(fires=fires, lease=lease, notify=notify, entries=entries))
 
     def _but_fires(self) -> Changes | None:
         if not (
@@ -141,9 +144,8 @@ class Cache:
     def _job_change(
         self, record: JobRecord, decide_at: datetime | None, plan_at: datetime | None
     ) -> JobChange:
-        target, following = self.target(record.job.target), self.next_stored.get(record.id)
-        open_at = (fire.due_at for fire in self.fires.open(record.id))
-        first_open = min((due_at for due_at in (*open_at, following) if due_at is not None), default=None)
+        target, following = self.target(record.job.lane), self.next_stored.get(record.id)
+        first_open = min(filter(None, (self.fires.first_open(record.id), following)), default=None)
         waits = any(fire.state is State.WAITING for fire in self.fires.active(record.id))
         fast_from = covered_from(record, target, decide_at, first_open, waits)
         before = self.stored_jobs.get(record.id)
@@ -353,9 +355,48 @@ class LoadedReplicas(Replicas):
         return list(self._broken.values())
 
 
+class LoadedEntries(Entries):
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._find = cache.backend.find
+
+    def get(self, key: str) -> str | None:
+        known = self._cache.entries
+        if key not in known:
+            known[key] = self._cache.backend.load.entries([key]).get(key)
+        return known[key]
+
+    def put(self, key: str, text: str) -> None:
+        self._cache.entries[key] = self._cache.changed_entries[key] = text
+
+    def drop(self, key: str) -> None:
+        self._cache.entries[key] = self._cache.changed_entries[key] = None
+
+    def page(self, prefix: str, after: str, limit: int) -> list[tuple[str, str]]:
+        new = self._new(prefix)
+        found = dict(self._find.entries(prefix, after, limit + len(new)))
+        found.update({key: text or "" for key, text in new.items() if key > after})
+        return sorted((key, text) for key, text in found.items() if new.get(key, text) is not None)[:limit]
+
+    def count(self, prefix: str) -> int:
+        new = self._new(prefix)
+        stored = self._cache.backend.load.entries(list(new)) if new else {}
+        change = sum((text is not None) - (key in stored) for key, text in new.items())
+        return self._find.count_entries(prefix) + change
+
+    def _new(self, prefix: str) -> dict[str, str | None]:
+        return {key: text for key, text in self._cache.changed_entries.items() if key.startswith(prefix)}
+
+
+class Confined(Exception):
+    """A step that holds only some jobs needs others: it must be taken again, with all of them."""
+
+
 class UnitOfWork(Rows):
     jobs: LoadedJobs
     fires: LoadedFires
+    confined = False
+    """Whether the step holds only the jobs it was begun for."""
 
     def __init__(self, backend: Backend) -> None:
         self._cache = cache = Cache(backend)
@@ -364,6 +405,7 @@ class UnitOfWork(Rows):
         self.targets = LoadedTargets(cache)
         self.fires = LoadedFires(cache)
         self.replicas = LoadedReplicas(cache)
+        self.entries = LoadedEntries(cache)
         self.remembers_empty_claims = backend.remembers_empty_claims
         self.may_lose_writes = backend.may_lose_writes
 
@@ -380,6 +422,10 @@ class UnitOfWork(Rows):
         """Everything that changed. Called once, before the commit."""
         self._cache.save(self.notify)
         self.backend.save.finish()
+
+    def widen(self) -> None:
+        if self.confined:
+            raise Confined
 
     @property
     def leader(self) -> Lease:
@@ -417,7 +463,7 @@ class UnitOfWork(Rows):
         cache.load_fires(fires)
         ids = list(dict.fromkeys((*jobs, *(here[key].job_id for key in fires if key in here))))
         cache.load_jobs(ids)
-        cache.load_targets([*targets, *(cache.jobs[id].job.target for id in ids if id in cache.jobs)])
+        cache.load_targets([*targets, *(cache.jobs[id].job.lane for id in ids if id in cache.jobs)])
         cache.load_events(events)
         self.fires.load_live(ids, now)
 

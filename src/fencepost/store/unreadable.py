@@ -171,7 +171,7 @@ def checked_fire(fire: FireRecord) -> FireRecord:
         raise StoreCorrupt("it is running, and does not say where or since when")
     if fire.state.final and fire.finished_at is None:
         raise StoreCorrupt(f"it is {fire.state}, and does not say since when")
-    for value in (fire.args, fire.progress, fire.repeats):
+    for value in (fire.args, fire.progress, fire.repeats, fire.remote, fire.trace):
         if value is not None and not isinstance(value, Mapping):
             raise StoreCorrupt("its arguments or progress are no object")
     return fire

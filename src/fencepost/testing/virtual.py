@@ -20,6 +20,7 @@ from fencepost.clock import seconds
 from fencepost.errors import UsageError
 from fencepost.insight.audit import Report, audit
 from fencepost.model import FireRecord, Json, State
+from fencepost.model.notices import Notice
 from fencepost.model.triggers import as_utc
 from fencepost.replica.replica import Identity, Replica
 from fencepost.runs.host import InlineHost, StandIn
@@ -63,13 +64,18 @@ class WorldClock:
 class VirtualTime:
     """A replica of the scheduler in a world of its own."""
 
-    def __init__(self, scheduler: Scheduler, start: datetime, command: StandIn) -> None:
+    def __init__(
+        self, scheduler: Scheduler, start: datetime, command: StandIn, deliver: bool = False
+    ) -> None:
         self.scheduler = scheduler
+        self._deliver = deliver
         self._command = command
         self.world = World(as_utc(start, "start"))
         self.store = MemoryStore(WorldClock(self.world))
         self._process = Process(self.world, "virtual")
         self.replica: Replica | None = None
+        self.notices: list[Notice] = []
+        """What channels would have been told (`scheduler.notify`): nothing is sent."""
 
     # --- time -------------------------------------------------------------------------------------------
 
@@ -163,7 +169,7 @@ class VirtualTime:
 
     def _id(self, job: Job) -> str:
         """A name with a typo would otherwise be a job that never ran."""
-        id = self.scheduler._id_of(job)
+        id = self.scheduler.declared.id_of(job)
         if id not in self.store.state.jobs.rows:
             raise UsageError(f"there is no job {id!r} here{did_you_mean(id, self.store.state.jobs.rows)}")
         return id
@@ -178,8 +184,9 @@ class VirtualTime:
     async def _start(self) -> None:
         settings = self.scheduler.settings
         self.scheduler.settings = replace(settings, **PATIENT)
+        self.scheduler.notifications.kept = None if self._deliver else self.notices
         try:
-            self.replica = self.scheduler.replica_on(
+            self.replica = self.scheduler.lifecycle.replica_on(
                 self.store,
                 WorldClock(self.world),
                 InlineHost(self._command),
@@ -188,6 +195,7 @@ class VirtualTime:
             )
         finally:
             self.scheduler.settings = settings
+            self.scheduler.notifications.kept = None
         for service in (self.replica.declarer, self.replica.watcher, self.replica.settler):
             service.longest = seconds(PATIENT["retention"])  # they have nothing to do unless they are woken
         self.replica.begin()
@@ -196,20 +204,25 @@ class VirtualTime:
 
 @contextmanager
 def virtual(
-    scheduler: Scheduler, start: datetime = EPOCH, *, command: StandIn = lambda fire, words: None
+    scheduler: Scheduler,
+    start: datetime = EPOCH,
+    *,
+    command: StandIn = lambda fire, words: None,
+    deliver: bool = False,
 ) -> Iterator[VirtualTime]:
     """The scheduler in virtual time, from `start` on. Its own store is left alone: the ledger here begins empty.
 
     Commands are not run. They succeed, or do what `command` does, which is called with the fire and the words.
+    Notifications are not sent, but kept in `notices`; with `deliver` the channels themselves are used.
     """
-    time = VirtualTime(scheduler, start, command)
+    time = VirtualTime(scheduler, start, command, deliver)
     time.start()
     try:
         yield time
     finally:
         if time.replica is not None:
             time.stop()
-        scheduler.forget_replica()
+        scheduler.lifecycle.forget_replica()
 
 
 def _shown(moment: datetime) -> str:

@@ -192,7 +192,9 @@ class Process(_EventLoop):  # type: ignore[misc]
         return self.killed
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        self.errors.append(context)
+        # asyncio complains when the tasks that a kill has cut off are collected as garbage.
+        if not self.killed:
+            self.errors.append(context)
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         self.errors.append(context)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from fencepost.errors import ConfigurationError
+from fencepost.insight.visible import Sees, Sight
 from fencepost.settings import did_you_mean
 
 Role = Literal["read", "operate", "admin"]
@@ -53,6 +54,15 @@ class Caller:
 
     def sees(self, job_id: str) -> bool:
         return not self.jobs or any(fnmatchcase(job_id, pattern) for pattern in self.jobs)
+
+    @property
+    def sees_only(self) -> Sees | None:
+        """None: every job."""
+        return self.sees if self.jobs else None
+
+    @property
+    def sight(self) -> Sight:
+        return Sight(self.sees_only)
 
 
 def new_token() -> str:

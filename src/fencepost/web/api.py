@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from starlette.responses import Response
 
-from fencepost.errors import Conflict, StoreUnavailable, UsageError
-from fencepost.insight.board import Entry, Reading
+from fencepost.errors import ConfigurationError, Conflict, StoreUnavailable, UsageError
+from fencepost.insight.board import BoardEntry, Reading
 from fencepost.insight.cluster import cluster_of
-from fencepost.insight.pages import INSTANT, page_of_fires, page_of_jobs
+from fencepost.insight.job_pages import entry_of_job, page_of_jobs
+from fencepost.insight.pages import INSTANT
 from fencepost.insight.views.shapes import (
     definition_shape,
     event_shape,
@@ -21,16 +21,17 @@ from fencepost.insight.views.shapes import (
     whole_fire_shape,
 )
 from fencepost.insight.views.times import ago, ahead
-from fencepost.model import FireRecord, JobRecord, State
+from fencepost.insight.visible import VisibleStore
+from fencepost.model import State
 from fencepost.model.triggers import iso
 from fencepost.scheduler.handle import Handle
+from fencepost.scheduler.manual import NOW, Due, due_in
 from fencepost.store.base import FireQuery, JobPage, Store
-from fencepost.store.rereading import readable_job
-from fencepost.web import bulk, models, pictures
-from fencepost.web.endpoint import Call, Endpoint, Shape, no_fire, no_job
+from fencepost.web import answers, backfills, bulk, definitions, models, notices, pictures, workers
+from fencepost.web.endpoint import Call, Endpoint, Shape, no_job, stored_fire, stored_job
 from fencepost.web.health import livez, reading_age, readyz, scheduler_status
 from fencepost.web.history import history
-from fencepost.web.listener import Listener
+from fencepost.web.listener import StreamListener
 from fencepost.web.paging import cursor_of, from_cursor
 from fencepost.web.prepared import Prepared
 from fencepost.web.problems import Problem
@@ -44,7 +45,7 @@ async def status(call: Call) -> Prepared:
     """Who leads, who takes part, how each job stands; while the store does not answer, as it was read last."""
     reader = call.web.scheduler.reader
 
-    async def read(_: Store) -> Prepared:
+    async def read(_: VisibleStore) -> Prepared:
         return await answer(await reader.everything())
 
     async def answer(whole: Reading, age_seconds: float | None = None) -> Prepared:
@@ -53,7 +54,7 @@ async def status(call: Call) -> Prepared:
         return await prepared(head, "jobs", reading.entries)
 
     try:
-        return await call.web.desk.share(("status", call.caller.jobs), read)
+        return await call.share("status", read)
     except StoreUnavailable:
         if reader.last is None:
             raise
@@ -65,42 +66,43 @@ async def jobs(call: Call) -> Prepared:
     asked: models.JobsAsked = call.query
     reader = call.web.scheduler.reader
 
-    async def read(store: Store) -> Prepared:
+    async def read(store: VisibleStore) -> Prepared:
         page = JobPage(asked.limit, asked.cursor or "", asked.q or "")
         some, next = await page_of_jobs(reader, store, page, wanted if chosen else None)
         return await prepared({"next": next}, "items", some)
 
-    def wanted(entry: Entry) -> bool:
+    def wanted(entry: BoardEntry) -> bool:
         fits = not asked.state or not set(asked.state).isdisjoint(entry.states)
-        return fits and call.caller.sees(entry.id)
+        return fits and all(entry.fits(each) for each in choices)
 
-    chosen = bool(asked.state or call.caller.jobs)
-    return await call.web.desk.share(("jobs", call.caller.jobs, asked.model_dump_json()), read)
+    choices = [f"tag:{tag}" for tag in asked.tag]
+    choices += [f"owner:{asked.owner}"] if asked.owner else []
+    choices += [f"priority:{asked.priority}"] if asked.priority else []
+    chosen = bool(asked.state or choices)
+    return await call.share(("jobs", asked.model_dump_json()), read)
 
 
-async def job(call: Call) -> Shape:
+async def job(call: Call) -> Prepared:
     """One job: its definition, how it stands, its history."""
     id, reader = call.path["id"], call.web.scheduler.reader
 
-    async def read(store: Store) -> Shape:
-        record = await _job(store, id)
-        [entry] = await reader.board.entries(store, await reader.cluster(), [record])
+    async def read(store: VisibleStore) -> Prepared:
+        if (found := await entry_of_job(reader, store, id)) is None:
+            raise no_job(id)
+        entry, record = found
         history = [event_shape(event) for event in await store.history(id)]
-        return {**definition_shape(record), **entry.shape, "history": history}
+        schema = call.web.scheduler.args_schema(record.job.target)
+        shape = {**definition_shape(record), **entry.shape, "args_schema": schema, "history": history}
+        return Prepared(shape, version=record.fingerprint)
 
-    return await call.web.desk.look(read)
+    return await call.read(read)
 
 
 async def fires(call: Call) -> Shape:
     """The ledger, newest first, a page at a time."""
     asked: models.FiresAsked = call.query
-    if asked.job is not None and not call.caller.sees(asked.job):
-        return {"items": [], "next": None}
 
-    def wanted(fire: FireRecord) -> bool:
-        return call.caller.sees(fire.job_id)
-
-    async def read(store: Store) -> Shape:
+    async def read(store: VisibleStore) -> Shape:
         now = (await store.roster()).now
         until, skip = from_cursor(asked.cursor) if asked.cursor else (_until(asked, now), 0)
         query = FireQuery(
@@ -110,15 +112,15 @@ async def fires(call: Call) -> Shape:
             until=until,
             limit=asked.limit,
         )
-        rows, next = await page_of_fires(store, query, skip, wanted if call.caller.jobs else None)
+        rows, next = await store.page_of_fires(query, skip)
         return {"items": [fire_shape(fire) for fire in rows], "next": cursor_of(next)}
 
-    return await call.web.desk.look(read)
+    return await call.read(read)
 
 
 async def fire(call: Call) -> Shape:
     """Everything about one fire."""
-    return await call.web.desk.look(lambda store: _whole(store, call.path["key"]))
+    return await call.read(lambda store: _whole(store, call.path["key"]))
 
 
 async def replicas(call: Call) -> Shape:
@@ -133,7 +135,7 @@ async def replicas(call: Call) -> Shape:
 async def events(call: Call) -> Response:
     """What changes, as it does: server-sent events."""
     asked: models.EventsAsked = call.query
-    listener = Listener(asked.job, asked.kinds, call.caller.sees)
+    listener = StreamListener(asked.job, asked.kinds, call.caller.sight)
     return EventStream(call.web.feed, listener, call.request.headers.get("last-event-id"))
 
 
@@ -152,14 +154,19 @@ async def trigger(call: Call) -> Shape:
     name = _idempotency_key(call)
 
     async def act(store: Store) -> Shape:
-        await _job(store, id)
-        return await _added(
+        if asked.args is not None:  # checked against the task that the stored definition names
+            record = await stored_job(store, id)
+            call.web.scheduler.check_args(record.job.target, asked.args, f"a fire of {id}")
+        return _fire_added(
             call,
-            id,
-            args=asked.args,
-            idempotency_key=name,
-            if_active=asked.if_active,
-            by=call.caller.name,
+            await call.web.scheduler.fire_operations.trigger(
+                id,
+                args=asked.args,
+                idempotency_key=name,
+                if_active=asked.if_active,
+                by=call.caller.name,
+                due=await _due(store, asked),
+            ),
         )
 
     return await call.web.desk.act(act)
@@ -170,9 +177,9 @@ async def pause(call: Call) -> Shape:
     id, asked = call.path["id"], call.body
 
     async def act(store: Store) -> Shape:
-        await _job(store, id)
         until = ahead(asked.until, (await store.roster()).now, "until") if asked.until else None
-        record = await call.web.scheduler.do_change(id, "pause", asked.reason, until, by=call.caller.name)
+        change = call.web.scheduler.job_operations.change
+        record = await change(id, "pause", asked.reason, until, by=call.caller.name)
         return {"job_id": id, "paused": pause_shape(record.pauses[-1])}
 
     return await call.web.desk.act(act)
@@ -183,8 +190,7 @@ async def resume(call: Call) -> Shape:
     id = call.path["id"]
 
     async def act(store: Store) -> Shape:
-        await _job(store, id)
-        await call.web.scheduler.do_change(id, "resume", by=call.caller.name)
+        await call.web.scheduler.job_operations.change(id, "resume", by=call.caller.name)
         return {"job_id": id, "paused": None}
 
     return await call.web.desk.act(act)
@@ -195,13 +201,11 @@ async def cancel(call: Call) -> Shape:
     key = call.path["key"]
 
     async def act(store: Store) -> Shape:
-        before = await _fire(store, key)
+        before = await stored_fire(store, key)
         if before.state.final:
-            raise Problem(409, f"{key} has ended already: {before.state}")
-        try:
-            return whole_fire_shape(await call.web.scheduler.do_cancel(key, by=call.caller.name))
-        except UsageError as error:  # it is planned, and not due
-            raise Problem(409, str(error)) from None
+            raise Conflict(f"{key} has ended already: {before.state}")
+        fire = await call.web.scheduler.fire_operations.cancel(key, by=call.caller.name)
+        return whole_fire_shape(call.caller.sight.fire(fire))
 
     return await call.web.desk.act(act)
 
@@ -212,10 +216,8 @@ async def retry(call: Call) -> Shape:
     key, name = call.path["key"], _idempotency_key(call)
 
     async def act(store: Store) -> Shape:
-        before = await _fire(store, key)
-        await _job(store, before.job_id)
         asked = {"again": call.body.again, "idempotency_key": name, "by": call.caller.name}
-        return await _fire_added(call.web.scheduler.do_retry(key, **asked))
+        return _fire_added(call, await call.web.scheduler.fire_operations.retry(key, **asked))
 
     return await call.web.desk.act(act)
 
@@ -237,83 +239,93 @@ ENDPOINTS = (
     # Before `/api/v1/fires/{key}`, which would match the summary, too.
     *pictures.ENDPOINTS,
     *bulk.ENDPOINTS,
-    Endpoint("GET", "/api/v1/status", status, models.Status, errors=(304,)),
-    Endpoint("GET", "/api/v1/jobs", jobs, models.JobPage, models.JobsAsked, errors=(304,)),
-    Endpoint("GET", "/api/v1/jobs/{id}", job, models.WholeJob, errors=(304, 404, 409)),
-    Endpoint("GET", "/api/v1/fires", fires, models.FirePage, models.FiresAsked, errors=(304,)),
-    Endpoint("GET", "/api/v1/fires/{key}", fire, models.WholeFire, errors=(304, 404)),
-    Endpoint("GET", "/api/v1/replicas", replicas, models.Replicas, errors=(304,)),
-    Endpoint("GET", "/api/v1/history", history, models.Actions, models.HistoryAsked, errors=(304,)),
-    Endpoint("GET", "/api/v1/me", me, models.Me, errors=(304,)),
+    *definitions.ENDPOINTS,
+    *notices.ENDPOINTS,
+    Endpoint("GET", "/api/v1/status", status, answers.Status, errors=(304,)),
+    Endpoint("GET", "/api/v1/jobs", jobs, answers.JobPageModel, models.JobsAsked, errors=(304,)),
+    Endpoint("GET", "/api/v1/jobs/{id}", job, answers.WholeJob, errors=(304, 404, 409)),
+    Endpoint("GET", "/api/v1/fires", fires, answers.FirePage, models.FiresAsked, errors=(304,)),
+    Endpoint("GET", "/api/v1/fires/{key}", fire, answers.WholeFire, errors=(304, 404)),
+    Endpoint("GET", "/api/v1/replicas", replicas, answers.ReplicasModel, errors=(304,)),
+    Endpoint("GET", "/api/v1/history", history, answers.Actions, models.HistoryAsked, errors=(304,)),
+    Endpoint("GET", "/api/v1/me", me, answers.Me, errors=(304,)),
     Endpoint(
-        "GET", "/api/v1/events", events, models.Answer, models.EventsAsked, media_type="text/event-stream"
+        "GET",
+        "/api/v1/events",
+        events,
+        models.AnswerModel,
+        models.EventsAsked,
+        media_type="text/event-stream",
     ),
     Endpoint(
         "POST",
         "/api/v1/jobs/{id}/trigger",
         trigger,
-        models.WholeFire,
+        answers.WholeFire,
         body=models.TriggerAsked,
         status=202,
         errors=(404, 409, 429),
         headers={"Idempotency-Key": models.ID},
     ),
     Endpoint(
-        "POST", "/api/v1/jobs/{id}/pause", pause, models.JobPause, body=models.PauseAsked, errors=(404, 409)
+        "POST", "/api/v1/jobs/{id}/pause", pause, answers.JobPause, body=models.PauseAsked, errors=(404, 409)
     ),
-    Endpoint("POST", "/api/v1/jobs/{id}/resume", resume, models.JobPause, errors=(404, 409)),
-    Endpoint("POST", "/api/v1/fires/{key}/cancel", cancel, models.WholeFire, status=202, errors=(404, 409)),
+    Endpoint("POST", "/api/v1/jobs/{id}/resume", resume, answers.JobPause, errors=(404, 409)),
+    Endpoint("POST", "/api/v1/fires/{key}/cancel", cancel, answers.WholeFire, status=202, errors=(404, 409)),
     Endpoint(
         "POST",
         "/api/v1/fires/{key}/retry",
         retry,
-        models.WholeFire,
+        answers.WholeFire,
         body=models.RetryAsked,
         status=202,
         errors=(404, 409, 429),
         headers={"Idempotency-Key": models.ID},
     ),
-    Endpoint("GET", "/scheduler/status", scheduler_status, models.SchedulerStatus, errors=(304,)),
+    Endpoint(
+        "POST",
+        "/api/v1/fires/{key}/start",
+        workers.start,
+        answers.Started,
+        body=models.StartAsked,
+        errors=(404, 409),
+    ),
+    Endpoint(
+        "POST",
+        "/api/v1/fires/{key}/update",
+        workers.update,
+        answers.WorkerUpdated,
+        body=models.UpdateAsked,
+        errors=(404,),
+    ),
+    *backfills.ENDPOINTS,
+    Endpoint("GET", "/scheduler/status", scheduler_status, answers.SchedulerStatus, errors=(304,)),
     Endpoint(
         "GET",
         "/api/system/pipeline_status",
         pipeline,
-        models.PipelineStatus,
+        answers.PipelineStatus,
         models.PipelineAsked,
         errors=(304, 404),
     ),
-    Endpoint("GET", "/livez", livez, models.Alive),
-    Endpoint("GET", "/readyz", readyz, models.Ready),
-    Endpoint("GET", "/health/ready", readyz, models.Ready),
-    Endpoint("GET", "/metrics", metrics, models.Answer, media_type="text/plain"),
+    Endpoint("GET", "/livez", livez, answers.AliveModel),
+    Endpoint("GET", "/readyz", readyz, answers.Ready),
+    Endpoint("GET", "/health/ready", readyz, answers.Ready),
+    Endpoint("GET", "/metrics", metrics, models.AnswerModel, media_type="text/plain"),
 )
 
 
 # --- helpers ------------------------------------------------------------------------------------------
 
 
-async def prepared(head: Shape, name: str, entries: Sequence[Entry]) -> Prepared:
+async def prepared(head: Shape, name: str, entries: Sequence[BoardEntry]) -> Prepared:
     """Made and compressed on another thread: thousands of jobs are megabytes."""
     texts = [entry.text for entry in entries]
     return await asyncio.to_thread(lambda: Prepared(head, name, texts).compressed())
 
 
-async def _job(store: Store, id: str) -> JobRecord:
-    record = await readable_job(store, id)
-    if record is None:
-        raise no_job(id)
-    return record
-
-
-async def _fire(store: Store, key: str) -> FireRecord:
-    found = await store.find_fires(FireQuery(key=key))
-    if not found:
-        raise no_fire(key)
-    return found[0]
-
-
-async def _whole(store: Store, key: str) -> Shape:
-    return whole_fire_shape(await _fire(store, key))
+async def _whole(store: VisibleStore, key: str) -> Shape:
+    return whole_fire_shape(await stored_fire(store, key))
 
 
 def _idempotency_key(call: Call) -> str | None:
@@ -324,18 +336,23 @@ def _idempotency_key(call: Call) -> str | None:
     return name
 
 
-async def _added(call: Call, job_id: str, **request: Any) -> Shape:
-    return await _fire_added(call.web.scheduler.do_trigger(job_id, **request))
-
-
-async def _fire_added(asking: Awaitable[Handle]) -> Shape:
+async def _due(store: Store, asked: models.TriggerAsked) -> Due:
+    given = [(name, text) for name, text in (("in", asked.delay), ("at", asked.at)) if text is not None]
+    if len(given) > 1:
+        raise Problem(422, "in and at exclude each other; send one of them")
+    if not given:
+        return NOW
     try:
-        handle = await asking
-    except Conflict:
-        raise
-    except UsageError as error:  # the job is there: its queue is full
-        raise Problem(429, str(error), headers={"Retry-After": "10"}) from None
-    return whole_fire_shape(await handle.do_record())
+        if asked.delay is not None:
+            return due_in(asked.delay)
+        return Due(at=ahead(given[0][1], (await store.roster()).now, "at"))
+    except (ConfigurationError, UsageError) as error:
+        raise Problem(422, str(error)) from None
+
+
+def _fire_added(call: Call, handle: Handle) -> Shape:
+    assert handle.added is not None
+    return whole_fire_shape(call.caller.sight.fire(handle.added))
 
 
 def _until(asked: models.FiresAsked, now: datetime) -> datetime | None:

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from fencepost.errors import ConfigurationError, UsageError
+from fencepost.insight.visible import VisibleStore
 from fencepost.runs.events import Event
 from fencepost.web.access import Caller
 from fencepost.web.access_log import AccessLog
@@ -28,7 +29,7 @@ from fencepost.web.dashboard.app import Dashboard
 from fencepost.web.desk import PATIENCE, Desk
 from fencepost.web.endpoint import Endpoint, Shape, no_job, tagged
 from fencepost.web.feed import Feed
-from fencepost.web.gate import Gate
+from fencepost.web.gate import RequestGate
 from fencepost.web.metrics import Metrics
 from fencepost.web.openapi import document
 from fencepost.web.prepared import is_known
@@ -79,7 +80,7 @@ class WebApp:
             ],
             middleware=[
                 Middleware(Compression),
-                Middleware(Gate, doorkeeper=self.doorkeeper, access_log=self.access_log),
+                Middleware(RequestGate, doorkeeper=self.doorkeeper, access_log=self.access_log),
             ],
             exception_handlers=HANDLED,
             lifespan=self.lifespan,
@@ -155,7 +156,9 @@ class WebApp:
                 raise no_job(job_id)
         try:
             found: Shape = await self.desk.share(
-                ("pipeline", job_id), lambda store: stored_status(self.scheduler, store, job_id), patience
+                ("pipeline", job_id, caller.jobs),
+                lambda store: stored_status(self.scheduler, VisibleStore(store, caller.sight), job_id),
+                patience,
             )
         except UsageError as error:
             # The error's own words name jobs that are spelled alike.

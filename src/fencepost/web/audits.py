@@ -72,7 +72,7 @@ class Audits:
             "state": "done",
             "progress": None,
             "verdict": verdict(report),
-            "report": report_shape(report),
+            "report": report_shape(report, caller.sight),
         }
 
     def _current(self, what: Hashable) -> Running | None:
@@ -94,7 +94,7 @@ class Audits:
         self, what: Hashable, caller: Caller, since: str | None, until: str | None, job: str | None
     ) -> Running:
         scheduler = self._desk.scheduler
-        sees = caller.sees if caller.jobs else None
+        sees = caller.sees_only
 
         async def work(store: Store) -> Report:
             now = (await store.roster()).now

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from fencepost.errors import Conflict, FencepostError, StoreUnavailable, UsageError
+from fencepost.errors import FencepostError, StoreUnavailable
 from fencepost.insight.views.shapes import pause_shape, whole_fire_shape
 from fencepost.insight.views.times import ahead
 from fencepost.model import job_of
 from fencepost.scheduler.handle import Handle
-from fencepost.store.base import FireQuery, Store
-from fencepost.store.rereading import readable_job
+from fencepost.store.base import Store
 from fencepost.web import picture_models as models
 from fencepost.web.endpoint import Call, Endpoint, Shape, no_fire, no_job
 from fencepost.web.problems import Problem, problem_of
@@ -22,13 +21,12 @@ Act = Callable[[Store, str], Awaitable[Shape]]
 async def pause_jobs(call: Call) -> Shape:
     """Pause several jobs."""
     asked: models.PauseJobsAsked = call.body
-    change = call.web.scheduler.do_change
+    change = call.web.scheduler.job_operations.change
 
     async def act(store: Store) -> Shape:
         until = ahead(asked.until, (await store.roster()).now, "until") if asked.until else None
 
         async def one(store: Store, id: str) -> Shape:
-            await _must_exist(store, id)
             record = await change(id, "pause", asked.reason, until, by=call.caller.name)
             return {"paused": pause_shape(record.pauses[-1])}
 
@@ -41,8 +39,7 @@ async def resume_jobs(call: Call) -> Shape:
     """End the pauses of several jobs."""
 
     async def one(store: Store, id: str) -> Shape:
-        await _must_exist(store, id)
-        await call.web.scheduler.do_change(id, "resume", by=call.caller.name)
+        await call.web.scheduler.job_operations.change(id, "resume", by=call.caller.name)
         return {"paused": None}
 
     return await call.web.desk.act(
@@ -52,11 +49,10 @@ async def resume_jobs(call: Call) -> Shape:
 
 async def trigger_jobs(call: Call) -> Shape:
     """Run several jobs now, each with its own arguments."""
-    trigger, asked = call.web.scheduler.do_trigger, call.body
+    trigger, asked = call.web.scheduler.fire_operations.trigger, call.body
 
     async def one(store: Store, id: str) -> Shape:
-        await _must_exist(store, id)
-        return await _fire_of(trigger(id, if_active=asked.if_active, by=call.caller.name))
+        return _fire_of(call, await trigger(id, if_active=asked.if_active, by=call.caller.name))
 
     return await call.web.desk.act(
         lambda store: _each(call, store, asked.ids, one, "trigger", {"fire": None})
@@ -65,13 +61,10 @@ async def trigger_jobs(call: Call) -> Shape:
 
 async def retry_fires(call: Call) -> Shape:
     """Run what several fires ran once more."""
-    retry, asked = call.web.scheduler.do_retry, call.body
+    retry, asked = call.web.scheduler.fire_operations.retry, call.body
 
     async def one(store: Store, key: str) -> Shape:
-        if not await store.find_fires(FireQuery(key=key)):
-            raise no_fire(key)
-        await _must_exist(store, job_of(key))
-        return await _fire_of(retry(key, again=asked.again, by=call.caller.name))
+        return _fire_of(call, await retry(key, again=asked.again, by=call.caller.name))
 
     return await call.web.desk.act(lambda store: _each(call, store, asked.keys, one, "retry", {"fire": None}))
 
@@ -99,19 +92,9 @@ async def _each(call: Call, store: Store, ids: Sequence[str], act: Act, name: st
     return {"items": items}
 
 
-async def _must_exist(store: Store, id: str) -> None:
-    if await readable_job(store, id) is None:
-        raise no_job(id)
-
-
-async def _fire_of(asking: Awaitable[Handle]) -> Shape:
-    try:
-        handle = await asking
-    except Conflict:
-        raise
-    except UsageError as error:  # the job is there: its queue is full
-        raise Problem(429, str(error)) from None
-    return {"fire": whole_fire_shape(await handle.do_record())}
+def _fire_of(call: Call, handle: Handle) -> Shape:
+    assert handle.added is not None
+    return {"fire": whole_fire_shape(call.caller.sight.fire(handle.added))}
 
 
 _Post = partial(Endpoint, "POST")

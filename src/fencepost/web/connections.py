@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 from typing import Any, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -40,8 +39,8 @@ FEWEST = 20
 
 def room(slots: int) -> int:
     """How many connections this process may hold beside everything else it does."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
+    limit = _descriptor_limit()
+    if limit is None:
         return MOST_CONNECTIONS
     kept = FOR_STORE + FOR_EACH_SLOT * slots + FOR_PROBES + ACCEPTED_AT_ONCE
     free = limit - _open_descriptors() - kept
@@ -67,7 +66,7 @@ class Guest(Protocol):
     def answer_only_probes(self) -> None: ...
 
 
-class Room:
+class OpenConnections:
     """The connections of one server."""
 
     def __init__(self, most: int) -> None:
@@ -100,7 +99,7 @@ class Room:
 class BoundedProtocol(H11Protocol):
     """uvicorn's protocol, with a place in a room and a time limit for headers."""
 
-    room: Room
+    room: OpenConnections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -153,7 +152,7 @@ class BoundedProtocol(H11Protocol):
             self._patience = None
 
 
-def protocol_in(room: Room) -> type[BoundedProtocol]:
+def protocol_in(room: OpenConnections) -> type[BoundedProtocol]:
     return type("ServedProtocol", (BoundedProtocol,), {"room": room})
 
 
@@ -181,6 +180,16 @@ def log_accept_errors_once(loop: asyncio.AbstractEventLoop) -> None:
             loop.default_exception_handler(context)
 
     loop.set_exception_handler(handle)
+
+
+def _descriptor_limit() -> int | None:
+    """None: there is none; Windows has no such limit."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def _open_descriptors() -> int:

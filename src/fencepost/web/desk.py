@@ -45,7 +45,7 @@ class Desk:
         self._reading = 0
         self._complained = False
 
-    async def look(self, work: Callable[[Store], Awaitable[T]], who: str = "clients") -> T:
+    async def read(self, work: Callable[[Store], Awaitable[T]], who: str = "clients") -> T:
         """Read this from the store, away from the control loop."""
         return await self._in_time(lambda: self._throttled(work, who), PATIENCE)
 
@@ -83,7 +83,9 @@ class Desk:
         """Change something, on the control loop; later requests see it. Work that has not ended in time is given up,
         but the store may have done it all the same."""
         try:
-            return await self._in_time(lambda: self.scheduler.ask(self.scheduler.do_look(work)), patience)
+            return await self._in_time(
+                lambda: self.scheduler.ask(self.scheduler.lifecycle.with_store(work)), patience
+            )
         finally:
             self.scheduler.reader.forget()
 

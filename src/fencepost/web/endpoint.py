@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from fencepost.model import job_of
+from fencepost.insight.visible import VisibleStore
+from fencepost.model import FireRecord, JobRecord, job_of
+from fencepost.model.traces import clean_traceparent
 from fencepost.model.values import json_text
+from fencepost.runs.tracing import given_traceparent
+from fencepost.store.base import FireQuery
+from fencepost.store.readable import Readable
+from fencepost.store.rereading import readable_job
 from fencepost.web.access import Caller, Role
 from fencepost.web.access_log import CALLER
 from fencepost.web.gate import PROBES
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
     from fencepost.web.app import WebApp
 
 Shape = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,16 @@ class Call:
     def caller(self) -> Caller:
         found: Caller = self.request.scope[CALLER]
         return found
+
+    async def read(self, work: Callable[[VisibleStore], Awaitable[T]]) -> T:
+        """Read this from the store, as far as the caller sees it."""
+        return await self.web.desk.read(lambda store: work(VisibleStore(store, self.caller.sight)))
+
+    async def share(self, what: Hashable, work: Callable[[VisibleStore], Coroutine[Any, Any, T]]) -> T:
+        """The same, read once within a second for all callers that see the same jobs."""
+        return await self.web.desk.share(
+            (what, self.caller.jobs), lambda store: work(VisibleStore(store, self.caller.sight))
+        )
 
 
 @dataclass(frozen=True)
@@ -75,7 +92,8 @@ class Endpoint:
         query = _fitting(self.query, _parameters(request)) if self.query else None
         if self.query is None and request.query_params and self.path not in PROBES:
             raise Problem(422, "this takes no query parameters")
-        body = await _body(self.body, request) if self.method == "POST" else None
+        body = await _body(self.body, request) if self.method != "GET" else None
+        given_traceparent.set(clean_traceparent(request.headers.get("traceparent")))
         reply = await self.answer(Call(web, request, request.path_params, query, body))
         if self.method != "GET" and not self.acts_on_many:
             fire = reply.get("key") if isinstance(reply, dict) else None
@@ -104,7 +122,7 @@ def check_names(web: WebApp, request: Request, caller: Caller) -> None:
         pattern, missing, job_id = _NAMED[name]
         if not re.fullmatch(pattern, given):
             raise missing(given)
-        if not caller.sees(job_id(given)):
+        if job_id is not None and not caller.sees(job_id(given)):
             web.access_log.refused("job", request, "not a job of this token")
             raise missing(given)
 
@@ -117,11 +135,34 @@ def no_fire(key: str) -> Problem:
     return Problem(404, f"there is no fire {key!r} in the ledger")
 
 
-_NAMED: Mapping[str, tuple[str, Callable[[str], Problem], Callable[[str], str]]] = {
+async def stored_job(store: Readable, id: str) -> JobRecord:
+    if (record := await readable_job(store, id)) is None:
+        raise no_job(id)
+    return record
+
+
+async def stored_fire(store: Readable, key: str) -> FireRecord:
+    if not (found := await store.find_fires(FireQuery(key=key))):
+        raise no_fire(key)
+    return found[0]
+
+
+def no_backfill(name: str) -> Problem:
+    return Problem(404, f"there is no backfill {name!r} of this job")
+
+
+def no_rule(name: str) -> Problem:
+    return Problem(404, f"there is no notification rule {name!r} that was made by hand")
+
+
+_NAMED: Mapping[str, tuple[str, Callable[[str], Problem], Callable[[str], str] | None]] = {
     "id": (ID, no_job, str),
     "key": (KEY, no_fire, job_of),
+    "backfill": (ID, no_backfill, None),
+    "rule": (ID, no_rule, None),
 }
-"""What stands in a path: how it is spelled, what is said if there is none, and whose job it is."""
+"""What stands in a path: how it is spelled, what is said if there is none, and whose job it is; None: that of the id
+beside it, or of none."""
 
 
 def tagged(request: Request, shape: Shape) -> Response:
@@ -153,7 +194,7 @@ async def _body(model: type[BaseModel] | None, request: Request) -> Any:
             raise Problem(422, "this takes no body")
         return None
     if not text:
-        return model()
+        return _fitting(model, {})
     try:
         body = model.model_validate_json(text)
     except ValidationError as error:

@@ -22,7 +22,6 @@ from typing import Any
 
 from fencepost.errors import FencepostError
 from fencepost.insight.cluster import standing_of
-from fencepost.insight.views.shapes import event_shape, fire_shape
 from fencepost.model import FireRecord, JobEvent, State
 from fencepost.model.triggers import iso
 from fencepost.runs.events import Event
@@ -30,16 +29,16 @@ from fencepost.runs.recurring import RecurringErrors
 from fencepost.scheduler.shutdown import Shutdown
 from fencepost.store.base import FireQuery, Roster, Store
 from fencepost.web.desk import Desk
-from fencepost.web.listener import Listener, Told
+from fencepost.web.listener import StreamEvent, StreamListener, shape_of
 from fencepost.web.problems import Problem
 
 log = logging.getLogger("fencepost")
 
-LOOK_EVERY = 1.0
+POLL_EVERY = 1.0
 SHORTEST = 0.1
 """Seconds between two polls, however much happens;"""
 REST = 20
-"""or this many times as long as the last poll took, up to `LOOK_EVERY`: a busy ledger is polled less often."""
+"""or this many times as long as the last poll took, up to `POLL_EVERY`: a busy ledger is polled less often."""
 GATHER = 0.05
 """Seconds from the first local event to the poll: a short run starts and ends within, and needs only one poll."""
 LINGER = 60.0
@@ -57,17 +56,21 @@ LIVE = tuple(state for state in State if not state.final)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change to be sent as an event: see `Told`."""
+    """A change to be sent as an event: see `StreamEvent`."""
 
     kind: str
     data: Mapping[str, Any]
     job_id: str | None = None
     subject: str | None = None
+    record: FireRecord | JobEvent | None = None
 
 
 @dataclass
 class Glance:
     roster: Roster
+    """Read first;"""
+    at: datetime
+    """and the store's time when all was read: a reading that began later has whatever this one has."""
     fires: list[FireRecord]
     jobs: tuple[JobEvent, ...]
     whole: bool
@@ -75,9 +78,10 @@ class Glance:
 
 
 @dataclass
-class Memory:
+class LastPoll:
     """What the last poll read."""
 
+    begun: datetime
     at: datetime
     fires: dict[str, FireRecord] = field(default_factory=dict)
     jobs: tuple[JobEvent, ...] = ()
@@ -89,13 +93,13 @@ class Feed:
     def __init__(self, desk: Desk, shutdown: Shutdown) -> None:
         self._desk = desk
         self._shutdown = shutdown
-        self._listeners: set[Listener] = set()
+        self._listeners: set[StreamListener] = set()
         self._task: asyncio.Task[None] | None = None
         self._first: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._memory: Memory | None = None
-        self._kept: deque[Told] = deque(maxlen=KEPT)
+        self._memory: LastPoll | None = None
+        self._kept: deque[StreamEvent] = deque(maxlen=KEPT)
         self._kept_since: datetime | None = None
         self._named: set[str] = set()
         """Keys of fires in the events of this process's replica since the last poll."""
@@ -108,11 +112,11 @@ class Feed:
         return len(self._listeners)
 
     @property
-    def looked_at(self) -> datetime | None:
+    def polled_at(self) -> datetime | None:
         """The store's time of the last poll."""
         return self._memory.at if self._memory else None
 
-    async def join(self, listener: Listener, last_id: str | None) -> None:
+    async def join(self, listener: StreamListener, last_id: str | None) -> None:
         """Listen from now on, or from where a stream broke off."""
         self._listeners.add(listener)
         self._shutdown.watch(listener.end)
@@ -125,7 +129,7 @@ class Feed:
             raise
         assert self._memory is not None
         at = self._memory.at
-        hello = Told(_id(at, 0), "hello", {"now": iso(at)}, at)
+        hello = StreamEvent(_id(at, 0), "hello", {"now": iso(at)}, at)
         if last_id is None:
             listener.put(hello)
         else:
@@ -135,7 +139,7 @@ class Feed:
         if hello.id not in (event.id for event in self._kept):  # a reconnect with this id goes on from here
             self._kept.append(hello)
 
-    def leave(self, listener: Listener) -> None:
+    def leave(self, listener: StreamListener) -> None:
         self._listeners.discard(listener)
         self._shutdown.forget(listener.end)
 
@@ -165,9 +169,9 @@ class Feed:
             while self._listeners or loop.time() < last_heard + LINGER:
                 if self._listeners:
                     last_heard = loop.time()
-                rest = min(max(SHORTEST, REST * took), LOOK_EVERY)
+                rest = min(max(SHORTEST, REST * took), POLL_EVERY)
                 await asyncio.sleep(rest)
-                await self._pause(LOOK_EVERY - rest)
+                await self._pause(POLL_EVERY - rest)
                 began = loop.time()
                 await self._guarded_poll()
                 took = loop.time() - began
@@ -204,7 +208,7 @@ class Feed:
     async def _poll(self) -> None:
         memory = self._memory
         named, self._named = self._named, set()
-        glance = await self._desk.look(lambda store: _glance(store, memory, named), who="feed")
+        glance = await self._desk.read(lambda store: _glance(store, memory, named), who="feed")
         if self._memory is not memory:
             return  # two polls ran at once; the other finished first
         changes: list[Change] = []
@@ -214,12 +218,12 @@ class Feed:
         self._memory = _remembered(glance)
         if memory is None:
             self._kept.clear()
-            self._kept_since = glance.roster.now
+            self._kept_since = glance.at
             return
         if not glance.whole and self._may_reset():
             changes.append(Change("reset", {"reason": "more changed than is told"}))
         changes += _differences(memory, self._memory, glance)
-        self._publish(glance.roster.now, changes)
+        self._publish(glance.at, changes)
 
     def _may_reset(self) -> bool:
         """On a ledger that is always this busy, clients must not read everything all the time."""
@@ -231,7 +235,8 @@ class Feed:
 
     def _publish(self, at: datetime, changes: Iterable[Change]) -> None:
         for number, change in enumerate(changes, start=1):
-            event = Told(_id(at, number), change.kind, change.data, at, change.job_id, change.subject)
+            about = (change.job_id, change.subject, change.record)
+            event = StreamEvent(_id(at, number), change.kind, change.data, at, *about)
             self._kept.append(event)
             for listener in self._listeners:
                 listener.put(event)
@@ -242,7 +247,7 @@ class Feed:
         if self._listeners:  # a client that reconnects can wait for the next poll
             self._woken.set()
 
-    def _since(self, last_id: str, now: datetime) -> list[Told]:
+    def _since(self, last_id: str, now: datetime) -> list[StreamEvent]:
         """The events after `last_id`. Ids are times of the store, so an id from another process can be placed, too, if
         this feed was polling by then; some events are sent twice rather than left out."""
         ids = [event.id for event in self._kept]
@@ -252,13 +257,15 @@ class Feed:
         begun = self._kept[0].at if len(self._kept) == KEPT else self._kept_since
         if at is not None and begun is not None and begun <= at - OVERLAP and at <= now + OVERLAP:
             return [event for event in self._kept if event.at > at - OVERLAP]
-        return [Told(_id(now, 0), "reset", {"reason": "too long ago, or told by another process"}, now)]
+        return [
+            StreamEvent(_id(now, 0), "reset", {"reason": "too long ago, or told by another process"}, now)
+        ]
 
 
-async def _glance(store: Store, memory: Memory | None, named: set[str]) -> Glance:
+async def _glance(store: Store, memory: LastPoll | None, named: set[str]) -> Glance:
     roster = await store.roster()
     until = roster.now + datetime.resolution
-    since = min(memory.at, roster.now) if memory else roster.now
+    since = min(memory.begun, roster.now) if memory else roster.now
     recent = await store.find_fires(FireQuery(since=since - OVERLAP, until=until, limit=MOST_ROWS))
     live = await store.find_fires(FireQuery(states=LIVE, until=until, limit=MOST_ROWS))
     found = {fire.key: fire for fire in (*recent, *live)}
@@ -271,13 +278,15 @@ async def _glance(store: Store, memory: Memory | None, named: set[str]) -> Glanc
     reaches = len(recent) < MOST_ROWS or recent[-1].due_at < since
     whole = reaches and len(live) < MOST_ROWS and len(wanted) <= MOST_BY_KEY
     jobs = await store.history_since(since - OVERLAP)
-    return Glance(roster, sorted(found.values(), key=lambda fire: fire.due_at), jobs, whole)
+    fires, at = sorted(found.values(), key=lambda fire: fire.due_at), (await store.roster()).now
+    return Glance(roster, at, fires, jobs, whole)
 
 
-def _remembered(glance: Glance) -> Memory:
+def _remembered(glance: Glance) -> LastPoll:
     roster = glance.roster
-    return Memory(
+    return LastPoll(
         roster.now,
+        glance.at,
         {fire.key: fire for fire in glance.fires},
         glance.jobs,
         {replica.id: standing_of(replica, roster) for replica in roster.replicas},
@@ -285,14 +294,13 @@ def _remembered(glance: Glance) -> Memory:
     )
 
 
-def _differences(before: Memory, after: Memory, glance: Glance) -> Iterable[Change]:
+def _differences(before: LastPoll, after: LastPoll, glance: Glance) -> Iterable[Change]:
     for event in glance.jobs:
         if event not in before.jobs:
-            yield Change("job", {"job_id": event.job_id, **event_shape(event)}, event.job_id)
+            yield Change("job", shape_of(event), event.job_id, record=event)
     for fire in glance.fires:
         if before.fires.get(fire.key) != fire:
-            progress = None if fire.progress is None else dict(fire.progress)
-            yield Change("fire", {**fire_shape(fire), "progress": progress}, fire.job_id, fire.key)
+            yield Change("fire", shape_of(fire), fire.job_id, fire.key, fire)
     for id in sorted(before.replicas.keys() | after.replicas.keys()):
         state = after.replicas.get(id, "gone")
         if before.replicas.get(id, "gone") != state:

@@ -49,7 +49,7 @@ HEADERS = {
 }
 
 
-class Gate:
+class RequestGate:
     def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper, access_log: AccessLog) -> None:
         self._app = app
         self._doorkeeper = doorkeeper

@@ -7,11 +7,11 @@ from datetime import datetime
 
 from fencepost.insight.views.shapes import Shape, event_shape
 from fencepost.insight.views.times import ago
+from fencepost.insight.visible import VisibleStore
 from fencepost.model import FireRecord
 from fencepost.model.triggers import iso
-from fencepost.store.base import FireQuery, Store
+from fencepost.store.base import FireQuery
 from fencepost.web import models
-from fencepost.web.access import Caller
 from fencepost.web.endpoint import Call
 
 MOST_FIRES = 1_000
@@ -21,32 +21,28 @@ MOST_FIRES = 1_000
 async def history(call: Call) -> Shape:
     """Who changed, triggered, retried and cancelled what, newest first."""
     asked: models.HistoryAsked = call.query
-    return await call.web.desk.look(lambda store: _read(store, asked, call.caller))
+    return await call.read(lambda store: _read(store, asked))
 
 
-async def _read(store: Store, asked: models.HistoryAsked, caller: Caller) -> Shape:
+async def _read(store: VisibleStore, asked: models.HistoryAsked) -> Shape:
     now = (await store.roster()).now
     since = ago(asked.since, now, "since")
     changes = await store.history_since(since)
-    fires = await store.find_fires(
-        FireQuery(job_id=asked.job, since=since, until=now + datetime.resolution, limit=MOST_FIRES)
-    )
+    query = FireQuery(job_id=asked.job, since=since, until=now + datetime.resolution, limit=MOST_FIRES)
+    fires, next = await store.page_of_fires(query)
     items = [{"job_id": event.job_id, "fire": None, **event_shape(event)} for event in changes]
     items += [item for fire in fires for item in _actions(fire)]
     chosen = [
         item
         for item in items
-        if caller.sees(item["job_id"])
-        and (asked.job is None or item["job_id"] == asked.job)
-        and (asked.by is None or item["by"] == asked.by)
+        if (asked.job is None or item["job_id"] == asked.job) and (asked.by is None or item["by"] == asked.by)
     ]
     chosen.sort(key=lambda item: str(item["at"]), reverse=True)
     # Before the oldest row that was read there may be more fires triggered by hand.
-    whole = len(fires) < MOST_FIRES
     return {
         "items": chosen[: asked.limit],
-        "more": len(chosen) > asked.limit or not whole,
-        "fires_since": iso(since if whole else fires[-1].due_at),
+        "more": len(chosen) > asked.limit or next is not None,
+        "fires_since": iso(since if next is None else next[0]),
     }
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from fencepost.insight.views.shapes import event_shape, fire_shape
+from fencepost.insight.visible import EVERYTHING, Sight
+from fencepost.model import FireRecord, JobEvent
 from fencepost.model.values import json_text
 
 KINDS = ("fire", "job", "replica", "leader", "store", "beat")
@@ -20,7 +23,7 @@ MOST_CHARACTERS = 16_384
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class StreamEvent:
     """An event. `subject`: the fire, replica or job it is about; a later event of the same kind and subject replaces
     one that has not been sent yet."""
 
@@ -30,6 +33,14 @@ class Told:
     at: datetime
     job_id: str | None = None
     subject: str | None = None
+    record: FireRecord | JobEvent | None = None
+    """What `data` was made of."""
+
+    def seen_by(self, sight: Sight) -> StreamEvent:
+        if self.record is None or sight.is_whole:
+            return self
+        record = sight.fire(self.record) if isinstance(self.record, FireRecord) else sight.event(self.record)
+        return self if record is self.record else replace(self, data=shape_of(record), record=record)
 
     @cached_property
     def text(self) -> str:
@@ -37,41 +48,45 @@ class Told:
         return f"id: {self.id}\nevent: {self.kind}\ndata: {json_text(self.data)}\n\n"
 
 
-def every_job(_: str) -> bool:
-    return True
+def shape_of(record: FireRecord | JobEvent) -> Mapping[str, Any]:
+    if isinstance(record, JobEvent):
+        return {"job_id": record.job_id, **event_shape(record)}
+    progress = None if record.progress is None else dict(record.progress)
+    return {**fire_shape(record), "progress": progress}
 
 
-class Listener:
+class StreamListener:
     def __init__(
-        self, jobs: Iterable[str] = (), kinds: Iterable[str] = (), sees: Callable[[str], bool] = every_job
+        self, jobs: Iterable[str] = (), kinds: Iterable[str] = (), sight: Sight = EVERYTHING
     ) -> None:
-        """`jobs` and `kinds`: which events are sent; empty: all. `sees`: whether the caller may see this job."""
+        """`jobs` and `kinds`: which events are sent; empty: all. `sight`: what the caller may see."""
         self._jobs = frozenset(jobs)
-        self._sees = sees
+        self._sight = sight
         self._kinds = frozenset(kinds or KINDS) | {"hello", "reset"}
-        self._waiting: dict[object, Told] = {}
+        self._waiting: dict[object, StreamEvent] = {}
         self._changed = asyncio.Event()
         self._ended = False
 
     def wants(self, kind: str) -> bool:
         return kind in self._kinds
 
-    def put(self, event: Told) -> None:
+    def put(self, event: StreamEvent) -> None:
         if event.kind not in self._kinds or (event.job_id and not self._is_for(event.job_id)):
             return
+        event = event.seen_by(self._sight)
         key = event if event.subject is None else (event.kind, event.subject)
         self._waiting.pop(
             key, None
         )  # it moves to the end: events are sent in the order of their latest state
         if len(self._waiting) >= WAITING:
             self._waiting.clear()
-            reset = Told(event.id, "reset", {"reason": "fell behind"}, event.at, subject="")
+            reset = StreamEvent(event.id, "reset", {"reason": "fell behind"}, event.at, subject="")
             self._waiting[reset.kind] = reset
         self._waiting[key] = event
         self._changed.set()
 
     def _is_for(self, job_id: str) -> bool:
-        return (not self._jobs or job_id in self._jobs) and self._sees(job_id)
+        return (not self._jobs or job_id in self._jobs) and self._sight.sees(job_id)
 
     def end(self) -> None:
         """Ends the stream. Waiting events are not sent any more."""

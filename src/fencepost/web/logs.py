@@ -9,8 +9,10 @@ import os
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from fencepost.model.traces import RUN, trace_ids
 from fencepost.runs.events import RUN_EVENTS, Ending, Event
 from fencepost.runs.masking import Mask, mask_for
+from fencepost.runs.tracing import current_traceparent
 from fencepost.settings import Settings
 
 LogFormat = Literal["text", "json"]
@@ -78,9 +80,21 @@ class Formatter(logging.Formatter):
         if isinstance(event, Event):
             fields |= event_fields(event)
         fields |= getattr(record, "fencepost_fields", {})
+        fields |= _trace_fields(event)
         if record.exc_info:
             fields["exception"] = self.mask(self.formatException(record.exc_info))
         return fields
+
+
+def _trace_fields(event: object) -> dict[str, str]:
+    """Of the run that a line is about, or that wrote it."""
+    if isinstance(event, Event) and event.fire is not None:
+        traceparent = (event.fire.trace or {}).get(RUN)
+    else:
+        traceparent = current_traceparent()
+    return (
+        {} if traceparent is None else dict(zip(("trace_id", "span_id"), trace_ids(traceparent), strict=True))
+    )
 
 
 def event_fields(event: Event) -> dict[str, Any]:

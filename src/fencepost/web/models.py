@@ -1,15 +1,16 @@
-"""What the API takes and gives, as pydantic models: requests are checked against them, and the OpenAPI document is made
-of them. The answers are the shapes that `--json` prints (`insight/views/shapes.py`); fields may be added,
-never taken away."""
+"""What the API takes, as pydantic models, and the words that all models share: requests are checked against them, and
+the OpenAPI document is made of them. What it answers is in `answers.py`; queries and answers of the pictures are in
+`picture_models.py`."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from fencepost.model import State
-from fencepost.web.access import Role
+from fencepost.model.job_fields import HIGHEST_PRIORITY
+from fencepost.scheduler.written import WORDS
 
 ID = r"^[A-Za-z0-9_.:-]{1,200}$"
 KEY = r"^[A-Za-z0-9_.:-]{1,200}[@!][A-Za-z0-9_.:-]{1,200}$"
@@ -23,11 +24,11 @@ WhenGiven = Annotated[str, Field(min_length=1, max_length=64)]
 """An ISO 8601 time with an offset, or a duration such as `2h`."""
 
 
-class Asked(BaseModel):
+class AskedModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Answer(BaseModel):
+class AnswerModel(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
@@ -48,14 +49,14 @@ Kind = Literal["fire", "job", "replica", "leader", "store", "beat"]
 QUIET: Any = Field(None, description="204 instead of 401, which a browser would write into its console.")
 
 
-class Page(Asked):
+class PageAsked(AskedModel):
     model_config = ConfigDict(strict=False)  # a query has only texts
 
     limit: int = Field(100, ge=1, le=1000, description="Rows of a page.")
     cursor: str | None = Field(None, pattern=CURSOR, description="`next` of the page before.")
 
 
-class FiresAsked(Page):
+class FiresAsked(PageAsked):
     job: str | None = Field(None, pattern=ID, description="Only of this job.")
     state: Annotated[list[State], BeforeValidator(_as_list)] = Field([], description="Only in these states.")
     since: WhenGiven | None = Field(None, description="Due at or after this ISO time, or so long ago: `2h`.")
@@ -63,16 +64,27 @@ class FiresAsked(Page):
     planned: bool = Field(False, description="Also fires that are planned and not due yet.")
 
 
-class JobsAsked(Page):
+class JobsAsked(PageAsked):
     state: Annotated[list[JobState], BeforeValidator(_as_list)] = Field(
         [], description="Only jobs in one of these states."
     )
     q: str | None = Field(
         None, max_length=200, pattern=PLAIN_TEXT, description="Only jobs whose id contains this, in any case."
     )
+    tag: Annotated[list[Annotated[str, Field(max_length=50)]], BeforeValidator(_as_list)] = Field(
+        [], max_length=20, description="Only jobs with all of these tags."
+    )
+    owner: str | None = Field(
+        None, max_length=200, pattern=PLAIN_TEXT, description="Only jobs of this owner, in any case."
+    )
+    priority: str | None = Field(
+        None,
+        pattern=r"^(-?\d{1,3}|-?\d{1,3}\.\.(-?\d{1,3})?|\.\.-?\d{1,3})$",
+        description="Only jobs with this priority: `5`, `5..` (and above), `..-1` (and below), `1..9`.",
+    )
 
 
-class HistoryAsked(Asked):
+class HistoryAsked(AskedModel):
     model_config = ConfigDict(strict=False)  # a query has only texts
 
     job: str | None = Field(None, pattern=ID, description="Only of this job.")
@@ -81,7 +93,7 @@ class HistoryAsked(Asked):
     limit: int = Field(100, ge=1, le=1000)
 
 
-class EventsAsked(Asked):
+class EventsAsked(AskedModel):
     job: Annotated[list[Annotated[str, Field(pattern=ID)]], BeforeValidator(_as_list)] = Field(
         [], max_length=50, description="Only fires and changes of these jobs."
     )
@@ -91,316 +103,118 @@ class EventsAsked(Asked):
     quiet: Literal["1"] | None = QUIET
 
 
-class PipelineAsked(Asked):
+class PipelineAsked(AskedModel):
     job: str | None = Field(None, pattern=ID, description="Which pipeline, where there are several.")
     quiet: Literal["1"] | None = QUIET
 
 
-class TriggerAsked(Asked):
+class TriggerAsked(AskedModel):
     args: dict[str, Any] | None = Field(None, description="In place of the job's own.")
     if_active: Literal["queue", "refuse"] = "queue"
     idempotency_key: str | None = Field(
         None, pattern=ID, description="The same key adds one fire however often it is sent."
     )
+    delay: WhenGiven | None = Field(None, alias="in", description="Run it once, after so long: `10m`.")
+    at: WhenGiven | None = Field(None, description="Run it once, at this ISO time.")
 
 
-class RetryAsked(Asked):
+class BackfillAsked(AskedModel):
+    since: WhenGiven = Field(
+        alias="from", description="The first due time: an ISO time, or so long ago: `7d`."
+    )
+    until: WhenGiven | None = Field(None, alias="to", description="Before this time; null: now.")
+    limit: int = Field(1, ge=1, le=100, description="How many may run at once.")
+    reverse: bool = Field(False, description="The newest first.")
+    only_missing: bool = Field(False, description="Pass over what the ledger has as succeeded.")
+    name: str | None = Field(
+        None,
+        pattern=ID,
+        max_length=80,
+        description="The same name is one backfill however often it is asked for.",
+    )
+
+
+class SkipAsked(AskedModel):
+    at: WhenGiven = Field(description="Its due time, as an ISO time.")
+    reason: str = Field("", max_length=500, pattern=PLAIN_TEXT)
+    undo: bool = Field(False, description="Let it run after all, as long as it lies ahead.")
+
+
+class RetryAsked(AskedModel):
     again: bool = Field(False, description="Its effects happen anew; a fire that has succeeded needs it.")
     idempotency_key: str | None = Field(
         None, pattern=ID, description="The same key adds one fire however often it is sent."
     )
 
 
-class PauseAsked(Asked):
+class StartAsked(AskedModel):
+    token: Number = Field(0, description="Of the run, as its order has it.")
+    worker: str = Field("", pattern=ID, description="Unique per delivery of an order.")
+    heartbeat: float = Field(
+        0.0, ge=0, description="Seconds between two heartbeats that the worker will send."
+    )
+    ttl: float | None = Field(None, gt=0, description="Seconds each of them holds; null: it sends none.")
+
+
+class UpdateAsked(AskedModel):
+    token: Number = Field(0, description="Of the run, as its order has it.")
+    worker: str = Field("", pattern=ID, description="As at the start.")
+    update: dict[str, Any] = Field(
+        default_factory=dict,
+        description="A heartbeat, a report or an outcome, as `fencepost.engine_worker` sends it.",
+    )
+
+
+class PauseAsked(AskedModel):
     reason: str = Field("", max_length=500, pattern=PLAIN_TEXT)
     until: WhenGiven | None = Field(
         None, description="Resume by itself at this ISO time, or after so long: `2h`."
     )
 
 
-# --- what is answered ---------------------------------------------------------------------------------
+Duration = Annotated[str, Field(min_length=1, max_length=64)] | float | None
+"""Seconds, or text such as `5m`."""
+Moment = Annotated[str, Field(max_length=64)] | None
+Words = Annotated[str, Field(max_length=2000)]
 
 
-class Attempt(Answer):
-    token: Number
-    replica: str
-    started_at: Time
-    finished_at: Time
-    outcome: str
-    error: str | None
-
-
-class Fire(Answer):
-    key: str
-    job_id: str
-    due_at: Time
-    state: State
-    reason: str | None
-    refers_to: str | None
-    count: Annotated[int, Field(ge=1)]
-    first_due_at: Time
-    last_due_at: Time
-    scheduled: bool
-    token: Number
-    attempt: Number
-    crashes: Number
-    replica: str | None
-    not_before: Time | None
-    started_at: Time | None
-    finished_at: Time | None
-    error: str | None = Field(description="In lists and events its last line; one fire has all of it.")
-    error_line: str | None = Field(description="Of a traceback: the exception.")
-    late_seconds: float | None = Field(description="From due to its first start.")
-    by: str | None
-    asked_by: str | None = Field(description="Who triggered or retried it; the same as `by`.")
-    asked_at: Time | None = Field(description="When it was triggered or retried; null: it is scheduled.")
-    retry_of: str | None = Field(description="The key of the fire that it repeats.")
-    effect_key: str = Field(description="Under which its effects happen once: a retry shares it.")
-    cancelled_by: str | None
-    args: dict[str, Any] | None
-    cancel_requested: bool
-    attempts: list[Attempt]
-
-
-class WholeFire(Fire):
-    checkpoint: Any
-    progress: dict[str, Any] | None
-    output: str | None = Field(description="What it logged and printed: the end of it.")
-    result: Any = Field(description="What its body returned, if that is JSON of at most 16 KB.")
-
-
-class FirePage(Answer):
-    items: list[Fire]
-    next: str | None = Field(description="Cursor of the next page; null: there is none.")
-
-
-class Leader(Answer):
-    replica: str
-    host: str
-    pid: int
-    term: Number
-    state: str
-
-
-class Replica(Answer):
-    replica: str
-    host: str
-    pid: int
-    state: Literal["alive", "draining", "overdue", "dead"]
-    leader: bool
-    version: str
-    joined_at: Time
-    renewed_at: Time = Field(description="When the store last heard of it.")
-    running: list[str]
-    lingering: list[str]
-    tasks: list[str]
-
-
-class Pause(Answer):
-    since: Time
-    until: Time | None
-    reason: str
-    by: str
-
-
-class ActiveFire(Answer):
-    key: str
-    state: State
-    replica: str | None
-    replica_state: str | None
-    started_at: Time | None
-    attempt: Number
-    progress: dict[str, Any] | None
-
-
-class Outcome(Answer):
-    key: str
-    state: State
-    reason: str | None
-    due_at: Time
-    started_at: Time | None
-    finished_at: Time | None
-    replica: str | None
-
-
-class Origin(Answer):
-    module: str | None
-    distribution: str | None = Field(description="The application: an installed distribution, or a project.")
-    file: str | None
-    command: str | None = Field(description="Of a job without code, with secrets masked.")
-    told: str = Field(description="In words.")
-
-
-class Conflict(Answer):
-    replica: str
-    origin: Origin | None
-
-
-class Run(Outcome):
-    started_at: Time
-    finished_at: Time
-    replica: str
-    late_seconds: float = Field(description="From due to started.")
-    error_line: str | None
-
-
-class UnreadableRow(Answer):
-    kind: Literal["job", "fire", "target", "event", "replica", "lease"]
-    key: str
-    job_id: str | None
-    why: str
-    sets_job_aside: bool = Field(description="Nothing of the job runs until the row can be read.")
-    known_elsewhere: bool = Field(description="The row is sound; this host lacks its zone or trigger type.")
-    remedy: str
-
-
-class Job(Answer):
-    id: str
-    task: str
-    schedule: str | None
-    state: str
-    states: list[str]
-    paused: Pause | None
-    orphaned: bool
-    orphaned_since: Time | None
-    active: list[ActiveFire]
-    last: Outcome | None = Field(description="Its newest fire that has ended, whether it ran or not.")
-    last_run: Run | None = Field(description="Its run that ended last.")
-    last_success_at: Time | None
-    failures_in_a_row: Number = Field(description="Runs that failed or were lost since the last success.")
-    next_run_at: Time | None
-    execute_on: Literal["any", "leader"]
-    source: Literal["code", "api"] = Field(description="Code declares it, or it was made by hand.")
-    origin: Origin | None = Field(
-        description="Of the code that declares it; made by hand: of the code it is held against."
+class _JobWritten(AskedModel):
+    task: str | None = Field(None, description="The code to run: a task that a replica has. Default: the id.")
+    every: Duration = None
+    cron: Words | None = None
+    rrule: Words | None = None
+    at: Annotated[str, Field(max_length=64)] | Annotated[list[str], Field(max_length=1000)] | None = None
+    tz: Annotated[str, Field(max_length=64)] | None = None
+    anchor: Moment = None
+    start: Moment = None
+    end: Moment = None
+    trigger: dict[str, Any] | None = Field(
+        None, description="In place of every, cron, rrule and at: as an answer has it. Null: no schedule."
     )
-    conflicts: list[Conflict] = Field(description="Live replicas that declare it from another origin.")
-    unreadable: UnreadableRow | None = Field(description="What of it cannot be read; null: nothing.")
+    args: dict[str, Any] | None = None
+    misfire_after: Duration = None
+    timeout: Duration = None
+    retry: dict[str, Any] | None = None
+    crash_attempts: int | None = None
+    after: Annotated[str, Field(max_length=200)] | Annotated[list[str], Field(max_length=20)] | None = Field(
+        None, description="Jobs that it follows, in place of a schedule of its own."
+    )
+    on: Literal["succeeded", "ended"] | None = Field(None, description="Of `after`: what it waits for.")
+    priority: Annotated[int, Field(ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY)] | None = None
+    tags: Annotated[list[str], Field(max_length=20)] | None = None
+    owner: str | None = None
+    description: str | None = None
 
 
-class JobPage(Answer):
-    items: list[Job]
-    next: str | None
+JobWritten = create_model(  # type: ignore[call-overload]
+    "JobWritten",
+    __base__=_JobWritten,
+    **{name: (Any, None) for name in WORDS if name not in _JobWritten.model_fields},
+)
+"""A job as it is written down (`scheduler/written.py` reads it): every word that code takes is taken here."""
 
 
-class HistoryEvent(Answer):
-    at: Time
-    kind: str
-    since: Time
-    until: Time | None
-    trigger: dict[str, Any] | None
-    note: str
-    by: str
+class ChangeAsked(AskedModel):
+    model_config = ConfigDict(strict=False)  # a query has only texts
 
-
-class Action(HistoryEvent):
-    job_id: str
-    fire: str | None = Field(description="The key of the fire; null: it was done to the job.")
-
-
-class Actions(Answer):
-    items: list[Action]
-    more: bool = Field(description="Something was left out: give a later `since`, or a job.")
-    fires_since: Time = Field(description="From when on triggers, retries and cancels are listed.")
-
-
-class WholeJob(Job):
-    target: str
-    trigger: dict[str, Any] | None
-    args: dict[str, Any]
-    overlap: str
-    misfire: str
-    misfire_after: float
-    retry: dict[str, Any] | None
-    timeout: float | None
-    after_crash: str
-    crash_attempts: int
-    created_at: Time
-    changed_at: Time
-    history: list[HistoryEvent]
-
-
-class Status(Answer):
-    store: str
-    now: Time
-    leader: Leader | None
-    replicas: list[Replica]
-    more_jobs: bool = Field(description="There are more than are listed here: `/api/v1/jobs` has them all.")
-    unreadable: list[UnreadableRow] = Field(description="Rows that this process could not read.")
-    store_answers: bool = Field(description="False: this is what was read last.")
-    as_of: Time = Field(description="The store's time of the reading.")
-    age_seconds: float = Field(description="How old the reading is; 0 while the store answers.")
-    jobs: list[Job]
-
-
-class Replicas(Answer):
-    now: Time
-    leader: Leader | None
-    items: list[Replica]
-
-
-class Me(Answer):
-    name: str
-    role: Role
-    jobs: list[str] = Field(description="Patterns of the job ids that it sees; empty: every job.")
-
-
-class JobPause(Answer):
-    job_id: str
-    paused: Pause | None
-
-
-class SchedulerStatus(Answer):
-    ready: bool
-    reason: str | None
-    replica: str | None
-    is_leader: bool
-    running: Number
-    store: str
-    store_answers: bool
-    as_of: Time | None = Field(description="The store's time of the reading; null: there is none.")
-    age_seconds: float | None = Field(description="How old the reading is; 0 while the store answers.")
-    leader: Leader | None
-    replicas: list[Replica]
-    jobs: dict[str, int] = Field(description="How many are in which state.")
-
-
-class PipelineStatus(Answer):
-    job_id: str
-    status: Literal["idle", "running", "failed"]
-    phase: str | None
-    message: str | None
-    blocking_maintenance: bool
-    processed: float | None
-    total: float | None
-    eta_seconds: float | None
-    run_id: str | None
-    trigger: str | None
-    started_at: Time | None
-    maintenance_started_at: Time | None
-    updated_at: Time | None
-    finished_at: Time | None
-    last_success_at: Time | None
-    last_error: str | None
-    next_run_at: Time | None
-    data_updated_at: Time | None
-    run_type: str | None
-    refresh_scope_tables_rewritten: list[str] | None
-    refresh_scope_tables_reused: list[str] | None
-    now: Time
-
-
-class Alive(Answer):
-    alive: bool
-
-
-class Ready(Answer):
-    ready: bool
-    reason: str | None = None
-
-
-class ProblemShape(Answer):
-    type: str
-    title: str
-    status: int
-    detail: str
+    dry_run: bool = Field(False, description="Check it and say what would change. Nothing is written.")

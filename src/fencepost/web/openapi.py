@@ -11,11 +11,14 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from fencepost import __version__
+from fencepost.web.answers import ProblemShape
 from fencepost.web.endpoint import Endpoint
 from fencepost.web.gate import PROBES, QUIET
-from fencepost.web.models import ID, KEY, ProblemShape
+from fencepost.web.models import ID, KEY
 
 REF = "#/components/schemas/{model}"
+SUFFIX = "Model"
+"""Of models that show a value: it keeps the names of classes apart, and is not part of the document."""
 ALWAYS = (400, 401, 422, 431, 503)
 """What any route but a probe may answer: no HTTP, not known, does not fit, headers too long, no store."""
 ON_WRITES = (403, 413, 415)
@@ -42,7 +45,7 @@ def document(endpoints: Sequence[Endpoint], root: str) -> Document:
         "security": [{"token": []}],
         "paths": paths,
         "components": {
-            "schemas": schemas["$defs"],
+            "schemas": _public(schemas["$defs"]),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -87,7 +90,7 @@ def _problem(status: int) -> Document:
 
 
 def _in_path(endpoint: Endpoint) -> list[Document]:
-    patterns = {"id": ID, "key": KEY}
+    patterns = {"id": ID, "key": KEY, "backfill": ID, "rule": ID}
     return [
         {
             "name": name,
@@ -124,4 +127,15 @@ def _without_null(schema: Document) -> Document:
 
 
 def _ref(model: type[BaseModel]) -> Document:
-    return {"$ref": REF.format(model=model.__name__)}
+    return {"$ref": REF.format(model=model.__name__.removesuffix(SUFFIX))}
+
+
+def _public(schema: Any) -> Any:
+    """Under the names that clients know."""
+    if isinstance(schema, list):
+        return [_public(each) for each in schema]
+    if isinstance(schema, str):
+        return schema.removesuffix(SUFFIX)
+    if isinstance(schema, dict):
+        return {name.removesuffix(SUFFIX): _public(each) for name, each in schema.items()}
+    return schema

@@ -7,23 +7,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from fencepost.model import State
+from fencepost.web.answers import FireModel, JobModel, Leader, PauseModel, ReplicaModel, WholeFire
 from fencepost.web.models import (
     ID,
     KEY,
     PLAIN_TEXT,
-    Answer,
-    Asked,
-    Fire,
-    Job,
+    AnswerModel,
+    AskedModel,
     JobState,
-    Leader,
     Number,
-    Page,
-    Pause,
-    Replica,
+    PageAsked,
     Time,
     WhenGiven,
-    WholeFire,
     _as_list,
 )
 
@@ -34,7 +29,7 @@ Counts = dict[str, Number]
 """By state."""
 
 
-class Query(Asked):
+class Query(AskedModel):
     model_config = ConfigDict(strict=False)  # a query has only texts
 
 
@@ -45,7 +40,7 @@ class OverviewAsked(Query):
     span: WhenGiven = Field("1h", description="How far back: `10m` to `30d`.")
 
 
-class LanesAsked(Page):
+class LanesAsked(PageAsked):
     limit: int = Field(40, ge=1, le=100, description="Jobs of a page.")
     span: WhenGiven = Field("1h", description="From the left to the right edge: `10m` to `30d`.")
     until: WhenGiven | None = Field(
@@ -92,7 +87,7 @@ class TermsAsked(Query):
 Ids = Annotated[list[Annotated[str, Field(pattern=ID)]], Field(max_length=MOST_AT_ONCE)]
 
 
-class PauseJobsAsked(Asked):
+class PauseJobsAsked(AskedModel):
     ids: Ids = Field([], description="The jobs.")
     reason: str = Field("", max_length=500, pattern=PLAIN_TEXT)
     until: WhenGiven | None = Field(
@@ -100,16 +95,16 @@ class PauseJobsAsked(Asked):
     )
 
 
-class ResumeJobsAsked(Asked):
+class ResumeJobsAsked(AskedModel):
     ids: Ids = Field([], description="The jobs.")
 
 
-class TriggerJobsAsked(Asked):
+class TriggerJobsAsked(AskedModel):
     ids: Ids = Field([], description="The jobs.")
     if_active: Literal["queue", "refuse"] = "queue"
 
 
-class RetryFiresAsked(Asked):
+class RetryFiresAsked(AskedModel):
     keys: Annotated[list[Annotated[str, Field(pattern=KEY)]], Field(max_length=MOST_AT_ONCE)] = Field(
         [], description="The fires."
     )
@@ -119,7 +114,7 @@ class RetryFiresAsked(Asked):
 # --- what is answered ---------------------------------------------------------------------------------
 
 
-class Need(Answer):
+class NeedModel(AnswerModel):
     level: Literal["problem", "warning"]
     kind: str
     what: str
@@ -130,14 +125,14 @@ class Need(Answer):
     count: Number
 
 
-class Lateness(Answer):
+class LatenessModel(AnswerModel):
     p50_seconds: float | None
     p99_seconds: float | None
     worst_seconds: float | None
     runs: Number = Field(description="Of so many runs: the newest of the window.")
 
 
-class Overview(Answer):
+class OverviewModel(AnswerModel):
     store: str
     now: Time
     since: Time
@@ -148,16 +143,16 @@ class Overview(Answer):
     fates: Counts
     counted_since: Time = Field(description="Later than `since`: there were too many to count them all.")
     overdue: Number = Field(description="Due for longer than they may wait, and not decided.")
-    needs: list[Need]
+    needs: list[NeedModel]
     more_needs: Number
-    lateness: Lateness
+    lateness: LatenessModel
     leader: Leader | None
-    replicas: list[Replica]
+    replicas: list[ReplicaModel]
     jobs: Counts
     store_seconds: float = Field(description="How long the store took to answer a short question.")
 
 
-class Mark(Answer):
+class MarkModel(AnswerModel):
     at: Time = Field(description="Where its bucket begins.")
     key: str
     state: State
@@ -176,21 +171,21 @@ class Mark(Answer):
     more: bool = Field(description="The bucket has more fires than were counted.")
 
 
-class Tick(Answer):
+class TickModel(AnswerModel):
     at: Time
     due_at: Time = Field(description="The first fire in the bucket.")
     more: bool
     paused: bool = Field(description="As things stand it will be skipped: the job is paused then.")
 
 
-class Lane(Answer):
-    job: Job
-    marks: list[Mark] = Field(description="Oldest first, at most one for each bucket.")
-    planned: list[Tick] = Field(description="Soonest first, at most one for each bucket.")
+class LaneModel(AnswerModel):
+    job: JobModel
+    marks: list[MarkModel] = Field(description="Oldest first, at most one for each bucket.")
+    planned: list[TickModel] = Field(description="Soonest first, at most one for each bucket.")
     exact: bool = Field(description="Every fire is counted; else full buckets are sampled.")
 
 
-class Lanes(Answer):
+class LanesModel(AnswerModel):
     now: Time
     since: Time
     until: Time
@@ -199,65 +194,65 @@ class Lanes(Answer):
         description="In sampled lanes, what did not succeed is shown for sure from then on."
     )
     next: str | None
-    items: list[Lane]
+    items: list[LaneModel]
 
 
-class Bucket(Answer):
+class BucketModel(AnswerModel):
     at: Time
     states: Counts
 
 
-class Summary(Answer):
+class SummaryModel(AnswerModel):
     now: Time
     since: Time
     until: Time
     bucket_seconds: float
     counted_since: Time
     total: Counts
-    items: list[Bucket] = Field(description="Oldest first, without those that have no fires.")
+    items: list[BucketModel] = Field(description="Oldest first, without those that have no fires.")
 
 
-class Why(Answer):
+class Why(AnswerModel):
     job_id: str
     asked: Time
     zone: str | None = Field(description="The zone in which the moment was read.")
     due_at: Time | None
     verdict: str
     answer: str = Field(description="In words.")
-    fire: Fire | None
-    refers_to: Fire | None = Field(description="The fire that the reason names.")
+    fire: FireModel | None
+    refers_to: FireModel | None = Field(description="The fire that the reason names.")
     before: Time | None
     after: Time | None
 
 
-class LeftOut(Answer):
+class LeftOutModel(AnswerModel):
     at: Time
     why: str = Field(description="The holiday, the blackout or the exception.")
     moved_to: Time | None = Field(description="When it fires instead; null: it does not.")
     count: Number = Field(description="How many in a row have this reason; `at` is the first.")
 
 
-class PlannedFire(Answer):
+class PlannedFire(AnswerModel):
     due_at: Time
     local: str | None = Field(description="By the clock of the job's zone; null: it has none.")
     paused: bool = Field(description="As things stand it will be skipped: the job is paused then.")
-    left_out: list[LeftOut] = Field(description="What the calendar leaves out since the fire before.")
+    left_out: list[LeftOutModel] = Field(description="What the calendar leaves out since the fire before.")
 
 
-class Preview(Answer):
+class Preview(AnswerModel):
     job_id: str
     schedule: str | None
     zone: str | None
     items: list[PlannedFire]
 
 
-class AuditProgress(Answer):
+class AuditProgress(AnswerModel):
     doing: str
     done: Number
     total: Number | None
 
 
-class AuditReport(Answer):
+class AuditReport(AnswerModel):
     clean: bool
     now: Time
     since: Time
@@ -275,41 +270,65 @@ class AuditReport(Answer):
     doubled: list[dict[str, Any]]
 
 
-class Audit(Answer):
+class Audit(AnswerModel):
     state: Literal["running", "done"] = Field(description="Running: ask again; it goes on.")
     progress: AuditProgress | None
     verdict: str | None = Field(description="In words.")
     report: AuditReport | None
 
 
-class Finding(Answer):
+class FindingModel(AnswerModel):
     section: str
     level: Literal["ok", "warning", "problem"]
     what: str
     remedy: str | None
 
 
-class Doctor(Answer):
+class Doctor(AnswerModel):
     ok: bool
     store: str
     verdict: str
-    findings: list[Finding]
+    findings: list[FindingModel]
 
 
-class Term(Answer):
+class TermModel(AnswerModel):
     number: Number
     replica: str
     since: Time
     until: Time | None = Field(description="When the next one began, or it resigned; null: it lasts.")
 
 
-class Terms(Answer):
+class TermsModel(AnswerModel):
     now: Time
-    items: list[Term] = Field(description="Newest first.")
+    items: list[TermModel] = Field(description="Newest first.")
     next: int | None = Field(description="`before` of the next page; null: there is none.")
 
 
-class Done(Answer):
+class LimitCarried(AnswerModel):
+    job_id: str
+    size: str = Field(description="`2`: so many runs at once; `100/m`: so many starts in any minute.")
+    full: str = Field(description="What becomes of a fire that finds it full: `queue` or `skip`.")
+
+
+class LimitUsed(AnswerModel):
+    key: str
+    replica: str | None
+    started_at: Time | None
+
+
+class LimitStands(AnswerModel):
+    name: str
+    holds: str = Field(description="The size in force: the smallest that is declared.")
+    declared: list[LimitCarried]
+    running: list[LimitUsed]
+    waiting: list[str] = Field(description="Jobs with a fire that waits for it.")
+
+
+class Limits(AnswerModel):
+    items: list[LimitStands] = Field(description="By name.")
+
+
+class Done(AnswerModel):
     ok: bool
     status: int = Field(description="As a request for this one alone would be answered.")
     detail: str | None = Field(description="Why not.")
@@ -317,7 +336,7 @@ class Done(Answer):
 
 class JobDone(Done):
     id: str
-    paused: Pause | None = None
+    paused: PauseModel | None = None
 
 
 class FireDone(Done):
@@ -325,9 +344,9 @@ class FireDone(Done):
     fire: WholeFire | None
 
 
-class JobsDone(Answer):
+class JobsDone(AnswerModel):
     items: list[JobDone] = Field(description="In the order asked for.")
 
 
-class FiresDone(Answer):
+class FiresDone(AnswerModel):
     items: list[FireDone] = Field(description="In the order asked for.")

@@ -20,11 +20,14 @@ CLOCKS = ("now", "renewed_at", "as_of", "age_seconds")
 class Prepared:
     """`head` with a list of texts under `name`. Times that pass by themselves count as no change: the tag is weak."""
 
-    def __init__(self, head: Shape, name: str = "", texts: Iterable[bytes] = ()) -> None:
+    def __init__(
+        self, head: Shape, name: str = "", texts: Iterable[bytes] = (), version: str | None = None
+    ) -> None:
+        """`version`: of what a change must name (`If-Match`); the tag begins with it."""
         items = b",".join(texts)
         lasting = hashlib.sha256(json_text(_without_clocks(head)).encode())
         lasting.update(items)  # without the interpreter lock, which joining megabytes would hold
-        self.etag = f'W/"{lasting.hexdigest()[:32]}"'
+        self.etag = f'W/"{f"{version}." if version else ""}{lasting.hexdigest()[:32]}"'
         self.body = json_text(head).encode()
         if name:
             self.body = b'%s,"%s":[%s]}' % (self.body[:-1], name.encode(), items)

@@ -33,7 +33,9 @@ class StoreProbe:
 
     async def _ask(self) -> bool:
         try:
-            await asyncio.wait_for(self._scheduler.ask(self._scheduler.do_look(_roster)), PATIENCE)
+            await asyncio.wait_for(
+                self._scheduler.ask(self._scheduler.lifecycle.with_store(_roster)), PATIENCE
+            )
         except (FencepostError, TimeoutError):
             return False
         finally:

@@ -16,9 +16,12 @@ from fencepost.errors import (
     ConfigurationError,
     Conflict,
     FencepostError,
+    NotFound,
+    QueueFull,
     StoreCorrupt,
     UsageError,
 )
+from fencepost.scheduler.editing import ChangedMeanwhile
 from fencepost.store.unreadable import RowUnreadable
 
 
@@ -48,11 +51,17 @@ class Problem(Exception):
 
 
 def problem_of(error: Exception) -> Problem:
-    """Every error that an endpoint may raise on purpose."""
+    """Every error that an endpoint may raise on purpose: the one place where outcomes become statuses."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, HTTPException):
         return Problem(error.status_code, error.detail, headers=error.headers)
+    if isinstance(error, NotFound):
+        return Problem(404, error.text)
+    if isinstance(error, QueueFull):
+        return Problem(429, str(error), headers={"Retry-After": "10"})
+    if isinstance(error, ChangedMeanwhile):
+        return Problem(412, str(error))
     if isinstance(error, AnotherRunIsActive | Conflict | RowUnreadable):
         return Problem(409, str(error))
     if isinstance(error, StoreCorrupt):

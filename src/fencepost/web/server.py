@@ -16,10 +16,17 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from fencepost.errors import ConfigurationError, FencepostError
+from fencepost.scheduler import systemd
 from fencepost.scheduler.garbage import short_collections
 from fencepost.scheduler.signals import end_at_once, on_hangup, tell_stopping
 from fencepost.settings import Settings
-from fencepost.web.connections import ACCEPTED_AT_ONCE, Room, log_accept_errors_once, protocol_in, room
+from fencepost.web.connections import (
+    ACCEPTED_AT_ONCE,
+    OpenConnections,
+    log_accept_errors_once,
+    protocol_in,
+    room,
+)
 from fencepost.web.gate import MOST_HEADER_BYTES
 from fencepost.web.seldom import Repeats
 from fencepost.web.tls import load_certificate, tls_context, tls_protocol_in
@@ -41,7 +48,7 @@ BACKLOG = 2_048
 def serve_on(listener: socket.socket, app: WebApp, settings: Settings) -> None:
     """Until SIGTERM; raises `KeyboardInterrupt` after SIGINT."""
     sys.setswitchinterval(SWITCH_INTERVAL)
-    started, tls, connections = Startup(app), tls_context(settings), Room(room(settings.slots))
+    started, tls, connections = Startup(app), tls_context(settings), OpenConnections(room(settings.slots))
     http: Any = protocol_in(connections)
     config = uvicorn.Config(
         started,
@@ -58,7 +65,7 @@ def serve_on(listener: socket.socket, app: WebApp, settings: Settings) -> None:
     address, port = listener.getsockname()[:2]
     shown = f"[{address}]" if ":" in address else address
     log.info("%s://%s:%d; Ctrl-C stops", "http" if tls is None else "https", shown, port)
-    server = Server(config, app, tls)
+    server = WebServer(config, app, tls)
     try:
         with short_collections():
             server.run(sockets=[listener])
@@ -103,7 +110,7 @@ def reload_certificate(context: ssl.SSLContext, settings: Settings) -> None:
         log.error("the certificate stays as it was: %s", error)
 
 
-class Server(uvicorn.Server):
+class WebServer(uvicorn.Server):
     interrupted = False
 
     def __init__(self, config: uvicorn.Config, app: WebApp, tls: ssl.SSLContext | None) -> None:
@@ -126,10 +133,14 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
         log_accept_errors_once(loop)
-        stop = partial(signal.raise_signal, signal.SIGTERM)
-        on_hangup(loop, self._reload if self._reloads else None, stop)
+        on_hangup(
+            loop,
+            self._reload if self._reloads else None,
+            lambda _: signal.raise_signal(signal.SIGTERM),
+        )
         logging.getLogger("uvicorn.error").addFilter(Repeats())
         await super().startup(sockets)
+        systemd.ready(self._scheduler.lifecycle.control_thread())
         for listener in sockets or ():
             listener.listen(
                 BACKLOG

@@ -13,12 +13,12 @@ from starlette.types import Receive, Scope, Send
 from fencepost.model.triggers import iso
 from fencepost.model.values import json_text
 from fencepost.web.feed import Feed
-from fencepost.web.listener import Listener
+from fencepost.web.listener import StreamListener
 from fencepost.web.problems import Problem
 from fencepost.web.transport import TRANSPORT
 
 MOST_STREAMS = 200
-BEAT = 5.0
+HEARTBEAT_SECONDS = 5.0
 """Seconds of silence after which a `beat` is sent. Proxies close connections that seem idle; and a client that misses
 three knows that its connection is dead."""
 STALLED = 30.0
@@ -38,7 +38,7 @@ POLL_MS = 3_000
 class EventStream(Response):
     media_type = "text/event-stream"
 
-    def __init__(self, feed: Feed, listener: Listener, last_id: str | None) -> None:
+    def __init__(self, feed: Feed, listener: StreamListener, last_id: str | None) -> None:
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._feed = feed
@@ -68,9 +68,9 @@ class EventStream(Response):
             while text is not None:
                 async with asyncio.timeout(STALLED):
                     await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
-                text = await listener.take(BEAT)
+                text = await listener.take(HEARTBEAT_SECONDS)
                 if text == "":
-                    text = self._beat()
+                    text = self._heartbeat()
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
             # It takes no bytes. A server that closes the connection would wait for it to take the rest.
@@ -85,7 +85,7 @@ class EventStream(Response):
         """With what happened since the last event the client has seen."""
         await self._feed.join(self._listener, self._last_id)
         try:
-            text = f"retry: {POLL_MS}\n\n{self._beat(polled=True)}"
+            text = f"retry: {POLL_MS}\n\n{self._heartbeat(polled=True)}"
             while more := await self._listener.take(0):
                 text += more
         finally:
@@ -93,11 +93,11 @@ class EventStream(Response):
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": text.encode()})
 
-    def _beat(self, **more: bool) -> str:
+    def _heartbeat(self, **more: bool) -> str:
         """Without an id: a stream that breaks off goes on after the last event."""
         if not self._listener.wants("beat"):
             return ": still here\n\n"
-        at = self._feed.looked_at
+        at = self._feed.polled_at
         return f"event: beat\ndata: {json_text({'now': iso(at) if at else None, **more})}\n\n"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from fencepost.errors import ConfigurationError
 from fencepost.settings import Settings
-from fencepost.web.connections import HEADERS_WITHIN, Room
+from fencepost.web.connections import HEADERS_WITHIN, OpenConnections
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext | None:
@@ -41,7 +41,7 @@ def load_certificate(context: ssl.SSLContext, settings: Settings) -> None:
         ) from None
 
 
-def tls_protocol_in(room: Room, http: Callable[..., Any], context: ssl.SSLContext) -> Any:
+def tls_protocol_in(room: OpenConnections, http: Callable[..., Any], context: ssl.SSLContext) -> Any:
     """Makes protocols for uvicorn in place of `http`."""
     return lambda **options: Handshake(room, http(**options), context)
 
@@ -52,7 +52,7 @@ class Handshake(asyncio.Protocol):
     is_idle = True
     has_asked = False
 
-    def __init__(self, room: Room, http: asyncio.Protocol, context: ssl.SSLContext) -> None:
+    def __init__(self, room: OpenConnections, http: asyncio.Protocol, context: ssl.SSLContext) -> None:
         self._room = room
         self._relay = Relay(http)
         self._context = context

@@ -8,28 +8,17 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from fencepost.insight.board import Reading
+from fencepost.insight.metrics.definitions import METRICS, PREFIX
 from fencepost.insight.visible import visible
 from fencepost.web.access import Caller
 
-ABOUT_NO_JOB = frozenset(
-    {
-        "fencepost_build_info",
-        "fencepost_clock_skew_seconds",
-        "fencepost_leader",
-        "fencepost_lease_lost",
-        "fencepost_loop_degraded",
-        "fencepost_ready",
-        "fencepost_replicas",
-        "fencepost_store_errors",
-        "fencepost_store_operation_duration_seconds",
-    }
-)
+ABOUT_NO_JOB = frozenset(f"{PREFIX}{metric.name}" for metric in METRICS if not metric.tells_of_jobs)
 """Metrics that are the same whatever jobs there are. Of all others only series with the name of a job are shown."""
 
 
 def seen(reading: Reading, caller: Caller) -> Reading:
     """The jobs, and what the replicas say of them."""
-    return visible(reading, caller.sees if caller.jobs else None)
+    return visible(reading, caller.sees_only)
 
 
 class VisibleMetrics(CollectorRegistry):

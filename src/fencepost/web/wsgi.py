@@ -43,7 +43,7 @@ Authorize = Callable[[Environ], Any]
 
 
 @dataclass
-class Answer:
+class WsgiReply:
     status: int = 500
     headers: list[tuple[str, str]] = field(default_factory=list)
     body: bytes = b""
@@ -70,7 +70,7 @@ class WsgiApp:
         start_response(f"{answer.status} {reason}", answer.headers)
         return [answer.body]
 
-    def answer(self, environ: Environ) -> Answer:
+    def answer(self, environ: Environ) -> WsgiReply:
         """For frameworks with responses of their own. `SCRIPT_NAME` is where this is mounted."""
         try:
             app, thread = self._ready()
@@ -131,8 +131,8 @@ def _known(request: Request) -> Any:
     return request.scope[KNOWN]
 
 
-async def _called(app: WebApp, scope: dict[str, Any], body: bytes) -> Answer:
-    answer, parts, messages = Answer(), [], [{"type": "http.request", "body": body, "more_body": False}]
+async def _called(app: WebApp, scope: dict[str, Any], body: bytes) -> WsgiReply:
+    answer, parts, messages = WsgiReply(), [], [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Mapping[str, Any]:
         return messages.pop() if messages else {"type": "http.disconnect"}
@@ -204,7 +204,7 @@ def _end(environ: Environ, address: str, port: str) -> tuple[str, int] | None:
     return (host, int(number) if number.isascii() and number.isdigit() else 0) if host else None
 
 
-def _refused(status: int, detail: str) -> Answer:
+def _refused(status: int, detail: str) -> WsgiReply:
     response = Problem(status, detail, headers={"Retry-After": "1"}).response()
     headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers]
-    return Answer(status, headers, bytes(response.body))
+    return WsgiReply(status, headers, bytes(response.body))

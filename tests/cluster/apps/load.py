@@ -14,6 +14,7 @@ O_APPEND each, so that lines of several processes never mix and outlive a `kill 
 | `LOAD_LONG` | seconds the tasks `long` and `block` take |
 | `LOAD_LOG` | where to write |
 | `LOAD_BUFFERED` | keep starts in memory and write them at the end: for benchmarks |
+| `LOAD_NOTIFY` | `all`: watch all jobs, for a channel that takes everything; `taken out`: as if there were no outbox |
 | `LOAD_PARENT` | end when this process is no longer the parent |
 
 `FENCEPOST_*` are the scheduler's own settings.
@@ -49,6 +50,7 @@ class Load:
         self.overlap = env.get("LOAD_OVERLAP", "skip")
         self.long = float(env.get("LOAD_LONG", "30"))
         self.log = env.get("LOAD_LOG", "")
+        self.notify = env.get("LOAD_NOTIFY", "")
         self.buffered = bool(env.get("LOAD_BUFFERED"))
         self.parent = int(env.get("LOAD_PARENT", "0"))
         self._kept: list[tuple[str, str, int, str, float]] = []
@@ -56,6 +58,16 @@ class Load:
 
     def scheduler(self) -> Scheduler:
         scheduler = Scheduler(store=self.store)
+        if self.notify == "taken out":
+            from fencepost.store.rules import outbox
+
+            outbox.started = lambda rows, at, record, fire: None
+            outbox.ended = lambda rows, at, record, fire: record
+        elif self.notify:
+            from fencepost.notify import call, failed, late, lost, missed, no_success_for, recovered
+
+            causes = failed | missed | lost | recovered | late("5m") | no_success_for("26h")
+            scheduler.notify(call(lambda notice: None, name="nowhere"), on=causes)
         for number in range(self.jobs):
             # The first fire of job n lies one period after its anchor: never before LOAD_ANCHOR.
             offset = timedelta(seconds=self.spread * number / self.jobs - self.period)

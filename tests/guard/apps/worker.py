@@ -90,7 +90,7 @@ def _until(condition: Callable[[], bool], method: str) -> None:
 
 def _carried(watch: Guard) -> bool:
     """Whether the store has all that was asked for so far."""
-    mirror = watch.native._mirror
+    mirror = watch.native.lifecycle.mirror
     return not watch.keeper.wishes and mirror is not None and mirror._all_granted.is_set()
 
 

@@ -6,22 +6,30 @@ outside the store. It keeps books of its own, and has a calendar of its own. Eac
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from fencepost.model import FireRecord
 from tests.protocol.checker.audit import Audit
+from tests.protocol.checker.backfills import Backfills
 from tests.protocol.checker.books import Body, Books
+from tests.protocol.checker.chains import Chains
 from tests.protocol.checker.definitions import Definitions
+from tests.protocol.checker.engines import Engines
 from tests.protocol.checker.judge import Judge, Step
 from tests.protocol.checker.kept import Kept
 from tests.protocol.checker.ledger import Ledger
+from tests.protocol.checker.limits import Limits
 from tests.protocol.checker.listed import Listed
 from tests.protocol.checker.loss import Loss
+from tests.protocol.checker.notices import Notices
 from tests.protocol.checker.outcomes import Outcomes
 from tests.protocol.checker.policies import Policies
 from tests.protocol.checker.presence import Presence
+from tests.protocol.checker.priorities import Priorities
 from tests.protocol.checker.recording import Recording
+from tests.protocol.checker.replaced import Replaced
 from tests.protocol.checker.runs import Runs
 from tests.protocol.checker.sink import Sink
 from tests.protocol.checker.tasks import Tasks
@@ -37,12 +45,19 @@ class Checker:
         self.books = books
         self.sink = Sink(books)
         self.runs = Runs(books)
+        self.engines = Engines(books)
+        self.notices = Notices(books)
         # In this order: presence is judged by the tokens as they were before the step.
         self._judges: list[Judge] = [
             Loss(books),
             Presence(books),
             Tokens(books),
+            Backfills(books),
             Policies(books),
+            Replaced(books),
+            Limits(books),
+            Priorities(books),
+            Chains(books),
             self.runs,
             Definitions(books),
             Listed(books),
@@ -51,10 +66,16 @@ class Checker:
             Outcomes(books),
             Recording(books),
             Kept(books),
+            self.notices,
             Untouched(books),
+            self.engines,
             self.sink,
             Audit(books),
         ]
+        # Thousands of times a seed: only those that have something to say are asked.
+        self._of_rows = [judge for judge in self._judges if _overrides(judge, "row")]
+        self._of_deliveries = [judge for judge in self._judges if _overrides(judge, "delivered")]
+        self._steps: dict[str, list[Callable[[Step], None]]] = {}
 
     @property
     def violations(self) -> list[str]:
@@ -64,15 +85,22 @@ class Checker:
 
     def step(self, step: Step) -> None:
         self.books.latest = self.books.latest_now()
-        for judge in self._judges:
-            judge.step(step)
+        for judged in self._of_step(step.name):
+            judged(step)
+
+    def _of_step(self, name: str) -> list[Callable[[Step], None]]:
+        """What each judge does after such a step."""
+        if name not in self._steps:
+            own = [each.step if _overrides(each, "step") else each.method_of(name) for each in self._judges]
+            self._steps[name] = [judged for judged in own if judged is not None]
+        return self._steps[name]
 
     def row(self, before: FireRecord | None, after: FireRecord | None) -> None:
-        for judge in self._judges:
+        for judge in self._of_rows:
             judge.row(before, after)
 
     def delivered(self, request: Request) -> None:
-        for judge in self._judges:
+        for judge in self._of_deliveries:
             judge.delivered(request)
 
     def refused(self, request: Request) -> None:
@@ -109,3 +137,7 @@ class Checker:
     def restored(self, snapshot: list[dict[str, Any]]) -> None:
         for judge, kept in zip(self._judges, snapshot, strict=True):
             judge.restored(kept)
+
+
+def _overrides(judge: Judge, name: str) -> bool:
+    return getattr(type(judge), name) is not getattr(Judge, name)

@@ -91,6 +91,9 @@ class Books:
     stepped_back: bool = False
     unwritable: dict[Attempt, bool] = field(default_factory=dict)
     """Attempts whose outcome and reports the store cannot write; True: nor anything else, until all is well."""
+    asked_again: set[str] = field(default_factory=set)
+    """Since the store last lost data: names of backfills that a person has resumed, and how the keys end of fires that
+    one has asked for. What the store forgot of them, and of the fires that follow them, may run again."""
     excused: set[Attempt] = field(default_factory=set)
     """Claims ended early although their replica is alive: only a step of the store's clock may do that, or a person
     who says so."""

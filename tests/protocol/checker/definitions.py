@@ -61,7 +61,7 @@ class Definitions(Judge):
         if change.kind != "remove" or step.reply is None:
             return
         id = change.job_id
-        knowing = self._at_work(self.books.job(id).job.target)
+        knowing = self._at_work(self.books.job(id).job.lane)
         if change.if_undeclared and knowing:
             self.books.violation(
                 "P-declared", f"{id} is removed as abandoned, but {sorted(knowing)} declare it"
@@ -93,9 +93,9 @@ class Definitions(Judge):
             self._declared[id] |= {put.by}
         if put.chosen:  # for all of the application, whether they have read it or not
             replicas = self.books.state.replicas.rows.values()
-            self._declared[id] |= {each.id for each in replicas if put.job.target in each.targets}
+            self._declared[id] |= {each.id for each in replicas if put.job.lane in each.targets}
         self._removed -= {id}
-        self._targets[id] = put.job.target
+        self._targets[id] = put.job.lane
         self._trigger[id] = self._versions[id, self.books.job(id).version] = put.job.trigger
         if put.revision is not None:
             self._revisions[id] = max(put.revision, self._revisions.get(id, put.revision))
@@ -114,6 +114,8 @@ class Definitions(Judge):
                 self._origins.pop(id, None)
 
     def _judge(self, put: PutJob, before: tuple[str, ...]) -> None:
+        if put.expected not in (None, before[-1]):
+            self.books.violation("P-expected", f"{put.job.id}: {put.by} replaces what it has not seen")
         known = self._revisions.get(put.job.id)
         if put.source == "code" and put.job.id in self._by_hand:
             self.books.violation("P-hand", f"{put.job.id}: {put.by} undoes what was made by hand")
@@ -144,7 +146,7 @@ class Definitions(Judge):
         """Nobody is left of where a job was defined: then it is of where all that know it have it from, unless all of
         them are of an older revision."""
         for id, record in self.books.state.jobs.rows.items():
-            at_work = self._at_work(record.job.target)
+            at_work = self._at_work(record.job.lane)
             homes = {self._homes.get((id, each)) for each in at_work}
             if record.removed_at or record.source == "api" or record.origin is None or len(homes) != 1:
                 continue

@@ -43,9 +43,13 @@ class Judge:
 
     def step(self, step: Step) -> None:
         """After each step, by `_claim_fires` and so on where there is such a method."""
-        method = getattr(self, f"_{step.name}", None)
+        method = self.method_of(step.name)
         if method is not None:
             method(step)
+
+    def method_of(self, step: str) -> Callable[[Step], None] | None:
+        found: Callable[[Step], None] | None = getattr(self, f"_{step}", None)
+        return found
 
     def row(self, before: FireRecord | None, after: FireRecord | None) -> None:
         """A fire's row was written, or dropped; inside the step that does so."""

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from datetime import UTC, datetime, timedelta
 
 from fencepost.model import FireRecord, JobRecord, Reason, State
+from tests.protocol.checker.books import Books
 from tests.protocol.checker.judge import Judge
 
 RECENTLY = timedelta(seconds=15)
@@ -20,8 +21,15 @@ NEXT: dict[State, frozenset[State]] = {
 
 
 class Ledger(Judge):
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self._let_go: dict[str, datetime] = {}
+        """By fire of a job that follows others: when its parents had ended theirs. It is due long before."""
+
     def row(self, before: FireRecord | None, after: FireRecord | None) -> None:
         if before is None:
+            if after is not None and self._follows(self.books.job(after.job_id)):
+                self._let_go[after.key] = self.books.moment().wall
             return
         if after is None:
             if before.state not in (State.PENDING, State.QUEUED):
@@ -33,8 +41,16 @@ class Ledger(Judge):
                 )
         elif after.state not in NEXT[before.state]:
             self.books.violation("S5", f"{before.key} was {before.state}, now {after.state}")
+        elif after.state is State.CANCELLED and not after.scheduled:
+            return  # also before it is due
         elif after.state.final and after.due_at > self.books.latest_now():
             self.books.violation("S8", f"{after.key} is {after.state} before it is due")
+
+    def _goes_on(self, record: JobRecord, until: datetime) -> bool:
+        last = record.last_run
+        return bool(self.books.state.fires.active(record.id)) or (
+            last is not None and last.finished_at > until
+        )
 
     # --- at the end -------------------------------------------------------------------------------------------
 
@@ -42,23 +58,39 @@ class Ledger(Judge):
         state = self.books.state
         known = {"any": {name for replica in state.replicas.rows.values() for name in replica.targets}}
         known["leader"] = set(state.replicas.rows[state.leader.holder or ""].targets)
-        for record in list(state.jobs.rows.values()):
+        for record in [
+            each for each in state.jobs.rows.values() if each.limit is None and not self._follows(each)
+        ]:
             self._calendar_kept(record.id, until)
         for fire in state.fires.rows.values():
             record = self.books.job(fire.job_id)
-            to_come = fire.due_at > until or (fire.not_before is not None and fire.not_before > until)
+            since = max(fire.due_at, self._let_go.get(fire.key, fire.due_at))
+            to_come = since > until or (fire.not_before is not None and fire.not_before > until)
             # What nobody can run waits for somebody who can (see `tasks`).
-            stuck = record.job.target in known[record.job.execute_on]
+            stuck = record.job.lane in known[record.job.execute_on]
+            waits = fire.state is State.QUEUED or (fire.state is State.PENDING and not fire.scheduled)
+            waits = waits or (
+                fire.state is State.RUNNING and fire.started_at is not None and fire.started_at > until
+            )
+            if record.job.engine is not None and waits and self._goes_on(record, until):
+                continue  # an engine takes longer to work off a backlog
             if not fire.state.final and not to_come and stuck and not self._held(record):
                 self.books.violation("S8", f"{fire.key} is {fire.state} long after all is well ({fire})")
             if fire.count > 1 and fire.token:
                 self.books.violation("S8", f"{fire.key} stands for {fire.count} fires, but was claimed")
 
+    def _follows(self, record: JobRecord) -> bool:
+        """Whether it follows others, or did; or was only named by one that does. See `chains`."""
+        events = self.books.state.jobs.events_by_job.get(record.id, ())
+        return not events or any(event.trigger and event.trigger["type"] == "after" for event in events)
+
     def _held(self, record: JobRecord) -> bool:
         """By a pause that is hardly over, or by a step back of the store's clock."""
         now = self.books.moment().wall
         paused = any(gap.until is None or gap.until > now - RECENTLY for gap in record.pauses)
-        return paused or self.books.waits_for_the_clock(record.id, now)
+        # A rate lets a backlog go as slowly as it says.
+        slow = any(each.per_seconds is not None for each in record.job.limits)
+        return paused or slow or self.books.waits_for_the_clock(record.id, now)
 
     def _calendar_kept(self, job_id: str, until: datetime) -> None:
         """Every fire of the calendars in force is in the ledger once (S8), and nothing else is (S3)."""
@@ -73,7 +105,7 @@ class Ledger(Judge):
         # Declared when later fires had been decided: on record, but in no calendar (see `listed`).
         in_calendar = frozenset(self.books.due(job_id, None, until))
         rows = [row for row in rows if row.reason != Reason.PAST or row.due_at in in_calendar]
-        if self.books.state.targets.get(self.books.job(job_id).job.target).orphaned:
+        if self.books.state.targets.get(self.books.job(job_id).job.lane).orphaned:
             # What nobody knows how to run is not planned, until somebody does again.
             until = min(until, rows[-1].last_due) if rows else EARLIEST
         due = self.books.due(job_id, None, until)

@@ -84,7 +84,9 @@ class Listed(Judge):
         rows = [fire for fire in state.fires.rows.values() if fire.scheduled]
         for job_id, moment in sorted(self._late):
             record = state.jobs.rows.get(job_id)
-            if record is None or state.targets.get(record.job.target).orphaned:
+            if moment > until:
+                continue  # the clock was set back before it was planned: it lies ahead
+            if record is None or state.targets.get(record.job.lane).orphaned:
                 continue
             if not any(fire.job_id == job_id and fire.due_at <= moment <= fire.last_due for fire in rows):
                 self.books.violation("P-listed", f"{job_id} was declared for {moment}, which is in no row")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from fencepost.clock import seconds
 from fencepost.model import CATCH_UP_LIMIT, FireRecord, Job, JobRecord, Reason, State
+from fencepost.model.triggers.following import After
 from fencepost.store.base import Report
 from tests.protocol.checker.books import Books, at_once
 from tests.protocol.checker.judge import Judge, Step, declared_dead
 
+ASKED = Reason.REQUESTED.value
+"""How the reason of a fire begins that a person has left out."""
+NOTHING = timedelta(0)
 Pauses = tuple[tuple[datetime, datetime | None], ...]
 
 
@@ -28,6 +32,8 @@ class Policies(Judge):
         self._cancelled: set[str] = set()
         self._added: set[str] = set()
         """Manual fires."""
+        self._most_attempts: Counter[str] = Counter()
+        """By job: the most that any of its definitions has allowed."""
         self._claimed_now: set[str] = set()
         self._skipped_now: list[FireRecord] = []
         self._queued_now: list[FireRecord] = []
@@ -64,10 +70,9 @@ class Policies(Judge):
             self._wrong("retry", fire, f"is claimed before {before.not_before}")
         if record.removed_at is not None:
             self._wrong("remove", fire, "is claimed although its job was removed")
-        if record.job.target not in self.books.targets[fire.replica or ""]:
-            self._wrong(
-                "target", fire, f"is claimed by {fire.replica}, which does not know {record.job.target}"
-            )
+        claimer = fire.remote["by"] if fire.remote is not None else fire.replica
+        if record.job.lane not in self.books.targets[claimer or ""]:
+            self._wrong("target", fire, f"is claimed by {claimer}, which does not know {record.job.lane}")
         if fire.scheduled and self._paused(fire.job_id, now):
             self._wrong("pause", fire, "is claimed while its job is paused")
         if fire.scheduled and before.state is State.PENDING:
@@ -76,12 +81,12 @@ class Policies(Judge):
     def _first_claim(self, fire: FireRecord, record: JobRecord, now: datetime) -> None:
         if self._paused(fire.job_id, fire.due_at):
             self._wrong("pause", fire, "is claimed although it fell due in a pause")
-        if now - fire.due_at <= record.job.misfire_after:
+        if now - fire.start_at <= record.job.misfire_after:
             return
-        late = seconds(now - fire.due_at)
+        late = seconds(now - fire.start_at)
         if record.job.misfire != "latest":
             self._wrong("misfire", fire, f"is claimed {late:.1f} s late in spite of {record.job.misfire!r}")
-        elif newer := self._due_after(fire, now):
+        elif newer := self._due_after(fire, now - (record.job.jitter or NOTHING)):
             self._wrong("misfire", fire, f"is claimed {late:.1f} s late, but {newer[-1]} is the latest")
 
     def _attempt_ended(self, before: FireRecord, after: FireRecord, job: Job) -> None:
@@ -92,11 +97,20 @@ class Policies(Judge):
                 self._wrong("crash", after, "is to be run again although a crash is only to be recorded")
             if after.state is State.WAITING and self._crashes[after.key] >= job.crash_attempts:
                 self._wrong("crash", after, f"is to be run again after {self._crashes[after.key]} crashes")
+        elif outcome == "gone":  # by its engine, before it started; `Engines` judges that
+            self._crashes[after.key] += 1
+            if after.state is State.WAITING and self._crashes[after.key] >= job.crash_attempts:
+                self._wrong("crash", after, f"is sent again after {self._crashes[after.key]} losses")
         elif outcome == "retry":
             self._retries[after.key] += 1
             body = self.books.bodies.get((before.key, before.token))
             policy = body.job.retry if body is not None else None
-            if policy is None or self._retries[after.key] >= policy.attempts:
+            most = policy.attempts if policy is not None else 0
+            if before.remote is not None:
+                # The replica that ends it for its worker goes by the definition that it has read last; so does the
+                # worker, which reads it at the gate.
+                most = max(most, self._most_attempts[after.job_id])
+            if self._retries[after.key] >= most:
                 self._wrong("retry", after, f"is to be run again after {self._retries[after.key]} failures")
 
     def _closed_or_queued(self, fire: FireRecord, record: JobRecord) -> None:
@@ -115,7 +129,7 @@ class Policies(Judge):
             since = self.books.latest_now() if fire.count > 1 else now
             if job.misfire != "skip" or since - fire.due_at <= job.misfire_after:
                 self._wrong("misfire", fire, "is missed without being late")
-        elif fire.reason == Reason.CATCH_UP_LIMIT:
+        elif fire.reason == Reason.CATCH_UP_LIMIT and job.overlap.kind != "replace":
             if any(each.count > 1 for each in self.books.state.fires.due(fire.job_id, now)) or fire.count > 1:
                 return  # planned as a stretch when there was more, or because it was taken for lost or paused
             # A backlog stays in stretches, also where the clock steps back after it was planned.
@@ -146,25 +160,41 @@ class Policies(Judge):
         job = self.books.job(fire.job_id).job
         queued = self._queue(fire.job_id)
         limit = CATCH_UP_LIMIT + job.overlap.limit if job.misfire == "all" else job.overlap.limit
+        limit += at_once(job) if job.limits else 0  # what a limit holds back stands where a run would
         if queued > limit:
             self._wrong("overlap", fire, f"is number {queued} in the queue of {job.overlap}, {job.misfire!r}")
 
     def _judge_skip(self, fire: FireRecord) -> None:
-        """Only because of runs that are there, and none of them may be dead."""
+        """Only because of runs that are there, and none of them may be dead; or because as many wait as may."""
+        if fire.reason == Reason.QUEUE_FULL and self._chain_is_full(fire.job_id):
+            return
         state, steady = self.books.state, self.books.moment().steady
-        active = state.fires.active(fire.job_id)
-        if len(active) < at_once(self.books.job(fire.job_id).job):
+        active, job = state.fires.active(fire.job_id), self.books.job(fire.job_id).job
+        due = state.fires.due(fire.job_id, self.books.moment().wall) if job.limits else []
+        held_back = sum(1 for each in due if each.state is State.QUEUED or not each.scheduled)
+        if len(active) + held_back < at_once(job):
             self._wrong("overlap", fire, "is skipped, but there is room for it")
         for other in active:
             presence = state.replicas.rows.get(other.replica or "")
             overdue = presence is None or presence.expires <= steady
-            if other.state is State.RUNNING and overdue and other.key not in self._claimed_now:
+            if (
+                other.remote is None
+                and other.state is State.RUNNING
+                and overdue
+                and other.key not in self._claimed_now
+            ):
                 self._wrong("overlap", fire, f"is skipped because of {other.key}, whose replica may be dead")
 
     def _update_claims(self, step: Step) -> None:
         for update, accepted in zip(step.args[1], step.reply.accepted, strict=True):
             if accepted and isinstance(update, Report) and update.saves:
                 self._saved[update.key] = update.checkpoint
+
+    def _put_jobs(self, step: Step) -> None:
+        for put, reply in zip(step.args[0], step.reply, strict=True):
+            if not reply.refused and put.job.retry is not None:
+                known = self._most_attempts[put.job.id]
+                self._most_attempts[put.job.id] = max(put.job.retry.attempts, known)
 
     def _cancel_fire(self, step: Step) -> None:
         fire: FireRecord | None = step.reply
@@ -184,7 +214,7 @@ class Policies(Judge):
 
     def _change_job(self, step: Step) -> None:
         change, now = step.args[0], self.books.moment().wall
-        if step.reply is None:
+        if step.reply is None or change.kind not in ("pause", "resume", "remove"):
             return
         gaps = self._pauses.get(change.job_id, ())
         ended = tuple((since, now if until is None or until > now else until) for since, until in gaps)
@@ -219,7 +249,18 @@ class Policies(Judge):
         more, but it was decided, so it is not the latest of what is left."""
         rows = [row for row in self.books.state.fires.rows.values() if row.job_id == job_id]
         apart = (Reason.PAST, Reason.PAUSED) if self.books.stepped_back else (Reason.PAST,)
-        return [row for row in rows if row.state is State.CANCELLED or row.reason in apart]
+        return [
+            row
+            for row in rows
+            if row.state is State.CANCELLED or row.reason in apart or (row.reason or "").startswith(ASKED)
+        ]
+
+    def _chain_is_full(self, job_id: str) -> bool:
+        """What follows others waits for its turn as soon as its parents let it go, whether or not a run is there."""
+        job = self.books.job(job_id).job
+        return isinstance(job.trigger, After) and self._queue(job_id) >= max(
+            CATCH_UP_LIMIT, job.overlap.limit
+        )
 
     def _queue(self, job_id: str) -> int:
         due = self.books.state.fires.due(job_id, self.books.moment().wall)

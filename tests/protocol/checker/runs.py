@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from fencepost.model import FireRecord, State
-from tests.protocol.checker.books import Attempt, Body, Books, at_once
+from tests.protocol.checker.books import Body, Books, at_once
 from tests.protocol.checker.judge import Judge
 from tests.protocol.network import Request
 
@@ -22,7 +22,9 @@ class Runs(Judge):
         """Fires with no reason to be late, and when they fall due."""
         self._running: list[Body] = []
         self._first_start: dict[str, float] = {}
-        self._told_to_end: dict[Attempt, float] = {}
+        self._forgotten: set[Body] = set()
+        """Runs that nobody could tell the store of after it lost data: their token was given to another run."""
+        self._told_to_end: dict[Body, float] = {}
 
     def row(self, before: FireRecord | None, after: FireRecord | None) -> None:
         if after is not None and after.state is State.RUNNING:
@@ -37,6 +39,9 @@ class Runs(Judge):
         against those that were claimed before it, by the limit of its own claim."""
         self._first_start.setdefault(body.key, body.started)
         self._running = [other for other in self._running if other.ended is None]
+        if self.books.may_be_given_again((body.key, body.token)):
+            same = [each for each in self._running if (each.key, each.token) == (body.key, body.token)]
+            self._forgotten.update(each for each in same if each.process != body.process)
         self._running.append(body)
         mine = [
             each for each in self._running if each.fire.job_id == body.fire.job_id and self._unfenced(each)
@@ -47,7 +52,7 @@ class Runs(Judge):
                 self.books.violation("S6", f"{each.key} runs beside {[other.key for other in mine[:number]]}")
 
     def _unfenced(self, body: Body) -> bool:
-        return self.books.current.get(body.key) == body.token
+        return self.books.current.get(body.key) == body.token and body not in self._forgotten
 
     def delivered(self, request: Request) -> None:
         """The answer to a beat tells of a cancel, and by silence that a token is gone. What it says of a body that
@@ -59,10 +64,10 @@ class Runs(Judge):
             if body.process == request.process.name and body.ended is None and request.sent > body.started:
                 claim = held.get((body.key, body.token))
                 if claim is None or claim.cancel_requested:
-                    self._told_to_end.setdefault((body.key, body.token), self.books.now())
+                    self._told_to_end.setdefault(body, self.books.now())
 
     def ended(self, body: Body) -> None:
-        told = self._told_to_end.get((body.key, body.token))
+        told = self._told_to_end.get(body)
         if body.finished and told is not None and self.books.now() > told + AT_ONCE:
             self.books.violation(
                 "P-cancel", f"{body.key} came to its end although told at {told:.3f} to stop"

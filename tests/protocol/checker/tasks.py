@@ -29,7 +29,7 @@ class Tasks(Judge):
     def step(self, step: Step) -> None:
         super().step(step)
         for fire in self._missed_now:
-            target = self.books.job(fire.job_id).job.target
+            target = self.books.job(fire.job_id).job.lane
             if target not in self._were_orphaned:
                 self.books.violation("P-task", f"{fire.key} is missed, but {target} was not unknown for long")
         self._missed_now.clear()
@@ -52,7 +52,7 @@ class Tasks(Judge):
 
     def finish(self, until: datetime) -> None:
         for fire in self.books.state.fires.rows.values():
-            target = self.books.job(fire.job_id).job.target
+            target = self.books.job(fire.job_id).job.lane
             due = fire.scheduled and fire.due_at <= until and not fire.state.final
             if due and target in self._orphaned:
                 self.books.violation("S8", f"{fire.key} is {fire.state}, and nobody will ever look at it")

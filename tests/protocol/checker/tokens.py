@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import ClassVar
 
 from fencepost.model import FireRecord, State
-from fencepost.store.base import Claim, GiveBack, Report
+from fencepost.store.base import Adopt, Alive, Claim, GiveBack, Missing, Report, Start
 from tests.protocol.checker.books import Attempt, Body, Books
 from tests.protocol.checker.judge import Judge, Step, declared_dead
 from tests.protocol.network import Request
@@ -16,11 +17,20 @@ CLOCKS = 1.003
 """Steady clocks go wrong by a thousandth; two of them may be compared."""
 
 
+def ending(job_id: str, key: str) -> str:
+    """What the keys of all fires of a chain have in common."""
+    return key[len(job_id) :]
+
+
 class Tokens(Judge):
+    lost_with_the_store: ClassVar = ("_on_record",)
+
     def __init__(self, books: Books) -> None:
         super().__init__(books)
         self._given: dict[str, set[Attempt]] = defaultdict(set)
         """By job: every claim. Not lost with the store: later tokens are higher all the same."""
+        self._on_record: set[Attempt] = set()
+        """Those of them that the store has made in the history it remembers."""
         self._settled: set[Attempt] = set()
         self._released: set[Attempt] = set()
         """Attempts after which the fire may rightly be claimed again."""
@@ -30,10 +40,14 @@ class Tokens(Judge):
         self._starts: dict[str, list[int]] = defaultdict(list)
         self._granted: dict[Attempt, float] = {}
         """When the latest request was sent whose answer names this claim."""
+        self._handed_over: list[FireRecord] = []
+        """Runs of engines that the step being taken has written. No reply names those that it claimed."""
         self._over: list[Attempt] = []
         """Claims that the step being taken has ended."""
 
     def row(self, before: FireRecord | None, after: FireRecord | None) -> None:
+        if after is not None and after.remote is not None and after.state is State.RUNNING:
+            self._handed_over.append(after)
         if before is None or before.state is not State.RUNNING:
             return
         attempt = before.key, before.token
@@ -44,6 +58,10 @@ class Tokens(Judge):
 
     def step(self, step: Step) -> None:
         super().step(step)
+        for fire in self._handed_over:
+            if self.books.current.get(fire.key) != fire.token:
+                self._claimed(Claim(fire, self.books.job(fire.job_id).job))
+        self._handed_over.clear()
         if step.name == "heartbeat":
             # A loss was noticed. Its claims are gone, but until its replicas hear of it they are trusted.
             self.books.excused |= set(self._over)
@@ -54,18 +72,19 @@ class Tokens(Judge):
 
     def _claim_fires(self, step: Step) -> None:
         for claim in step.reply.claims:
-            fire = claim.fire
-            if self.books.current.get(fire.key) == fire.token:
-                continue  # the same reply, asked for again
-            if fire.key in self.books.current:
-                held = self.books.current[fire.key]
-                self.books.violation(
-                    "S1", f"{fire.key} claimed with token {fire.token} while {held} is current"
-                )
-            self._outranks(fire)
-            self._may_run_again(claim)
-            self.books.current[fire.key] = fire.token
-            self._given[fire.job_id].add((fire.key, fire.token))
+            if self.books.current.get(claim.fire.key) != claim.fire.token:  # else asked for again
+                self._claimed(claim)
+
+    def _claimed(self, claim: Claim) -> None:
+        fire = claim.fire
+        if fire.key in self.books.current:
+            held = self.books.current[fire.key]
+            self.books.violation("S1", f"{fire.key} claimed with token {fire.token} while {held} is current")
+        self._outranks(fire)
+        self._may_run_again(claim)
+        self.books.current[fire.key] = fire.token
+        self._given[fire.job_id].add((fire.key, fire.token))
+        self._on_record.add((fire.key, fire.token))
 
     def _outranks(self, fire: FireRecord) -> None:
         """Its token is higher than all before it."""
@@ -86,11 +105,16 @@ class Tokens(Judge):
                 continue
             if lost and (claim.job.after_crash == "rerun" or attempt in self.books.forgiven):
                 continue
-            if lost and not claim.fire.scheduled:
-                continue  # somebody has asked for it again: that it was asked for is forgotten, too
+            asked = claim.fire.backfill or ending(claim.fire.job_id, claim.fire.key)
+            if lost and not claim.fire.scheduled and asked in self.books.asked_again:
+                continue
             self.books.violation(
                 "S1", f"{claim.fire.key} is claimed again, but its run with token {token} may not be"
             )
+
+    def _add_fire(self, step: Step) -> None:
+        if step.reply.outcome == "added":
+            self.books.asked_again.add(ending(step.args[0].job_id, step.args[0].key))
 
     def _update_claims(self, step: Step) -> None:
         for update, accepted in zip(step.args[1], step.reply.accepted, strict=True):
@@ -101,8 +125,8 @@ class Tokens(Judge):
                 self.books.violation(
                     "S5", f"{update.key}: stale token {update.token} was accepted ({update})"
                 )
-            if isinstance(update, Report):
-                continue
+            if isinstance(update, Report | Start | Alive | Adopt | Missing):
+                continue  # of the last ones `Engines` judges
             body = self.books.bodies.get(attempt)
             if body is not None and body.process != step.replica and self.books.may_be_given_again(attempt):
                 body = None  # of an earlier claim with this token, in an incarnation that is forgotten
@@ -140,6 +164,9 @@ class Tokens(Judge):
             named = [(claim.fire.key, claim.fire.token) for claim in request.reply.claims]
         elif request.name == "heartbeat":
             named = [(held.key, held.token) for held in request.reply.held]
+        elif request.name == "update_claims":
+            pairs = zip(request.args[1], request.reply.accepted, strict=True)
+            named = [(each.key, each.token) for each, yes in pairs if yes and isinstance(each, Start | Alive)]
         for attempt in named:
             self._granted[attempt] = max(request.sent, self._granted.get(attempt, 0.0))
 
@@ -161,7 +188,11 @@ class Tokens(Judge):
             )
 
     def restored(self, snapshot: dict[str, object]) -> None:
-        """Claims the store has lost stay in the books as forgotten; those it has again are current."""
+        """Claims the store has lost stay in the books as forgotten, also those that had ended before; those it has
+        again are current."""
+        before = self._on_record
+        super().restored(snapshot)
+        self.books.forgotten |= before - self._on_record
         rows = self.books.state.fires.rows
         for key, token in (*self.books.bodies, *self.books.current.items()):
             row = rows.get(key)
@@ -170,3 +201,4 @@ class Tokens(Judge):
         self.books.current = {row.key: row.token for row in rows.values() if row.state is State.RUNNING}
         self._settled -= set(self.books.current.items())
         self._released -= set(self.books.current.items())
+        self.books.asked_again.clear()

@@ -9,6 +9,9 @@ anew with those lines replaced. One that survives shows a hole in the simulator.
 
 from __future__ import annotations
 
+from tests.protocol.mutants.across import ACROSS
+from tests.protocol.mutants.backfills import BACKFILLS
+from tests.protocol.mutants.engines import ENGINES
 from tests.protocol.mutants.loading import mutated
 from tests.protocol.mutants.mutant import Mutant
 from tests.protocol.mutants.replica import REPLICA
@@ -18,7 +21,9 @@ __all__ = ["MUTANTS", "SEEDS", "Mutant", "Noticed", "mutated", "seeds_to_notice"
 
 SEEDS = 300
 
-MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in (*STORE, *REPLICA)}
+MUTANTS: dict[str, Mutant] = {
+    mutant.name: mutant for mutant in (*STORE, *ACROSS, *BACKFILLS, *REPLICA, *ENGINES)
+}
 
 
 Noticed = tuple[int, str] | None
@@ -26,10 +31,11 @@ Noticed = tuple[int, str] | None
 
 
 def seeds_to_notice(name: str, seeds: int = SEEDS, first: int = 0) -> Noticed:
-    with mutated(MUTANTS[name]) as simulate:
+    mutant = MUTANTS[name]
+    with mutated(mutant) as simulate:
         for seed in range(first, first + seeds):
             try:
-                violations = simulate(seed).violations
+                violations = simulate(seed, focus=mutant.focus).violations
             except Exception as error:  # the store itself stumbled over it
                 violations = [f"code: {error!r}"]
             if violations:

@@ -18,14 +18,14 @@ PACKAGES = ("fencepost", "tests.protocol")
 
 
 @contextmanager
-def mutated(mutant: Mutant) -> Iterator[Callable[[int], Any]]:
+def mutated(mutant: Mutant) -> Iterator[Callable[..., Any]]:
     """The `simulate` of a package in which the mutant's lines are replaced. Ours is put back afterwards."""
     ours = _taken_out()
     finder = _Finder(mutant)
     finders = list(sys.meta_path)
     sys.meta_path.insert(0, finder)
     try:
-        simulate: Callable[[int], Any] = importlib.import_module("tests.protocol.sim").simulate
+        simulate: Callable[..., Any] = importlib.import_module("tests.protocol.sim").simulate
         finder.check()
         yield simulate
     finally:

@@ -10,12 +10,22 @@ RUN = "fencepost.runs.run"
 RUNS = "fencepost.replica.runs"
 HEART = "fencepost.replica.heartbeat"
 REPLICA_MODULE = "fencepost.replica.replica"
+NOTIFIER = "fencepost.replica.notifier"
 RETRY = "fencepost.model.retry"
 SETTLER = "fencepost.replica.settler"
 DATA_LOSS_DETECTOR = "fencepost.replica.data_loss"
 WORKER = "fencepost.replica.worker"
 
 REPLICA: tuple[Mutant, ...] = (
+    mutant(
+        "marked_before_it_is_delivered",
+        "a notice is marked after its channel has taken it",
+        NOTIFIER,
+        "                await self._deliver(groups, delivery)\n",
+        "                keys = [each.key for group in groups for each in group]\n"
+        "                await store.update_outbox([NoticeChange(key, 'delivered') for key in keys])\n"
+        "                await self._deliver(groups, delivery)\n",
+    ),
     mutant(
         "trust_counted_from_the_reply",
         "a claim is trusted for so long after its request was sent",
@@ -131,6 +141,7 @@ REPLICA: tuple[Mutant, ...] = (
         SETTLER,
         "            return error\n        self._conclude",
         "            raise\n        self._conclude",
+        focus=("values",),
     ),
     mutant(
         "innocent_runs_not_recorded",
@@ -141,10 +152,11 @@ REPLICA: tuple[Mutant, ...] = (
         "                if (instead := unrecorded(each.update, error)) is not None:\n"
         "                    await self._sent([each], instead)\n"
         "            return\n",
+        focus=("values",),
     ),
     mutant(
         "nothing_was_seen",
-        "a beat tells what the replica was told",
+        "a heartbeat tells what the replica was told",
         HEART,
         "            seen=replica.data_loss.seen,\n",
         "",

@@ -13,12 +13,14 @@ FIRES = "fencepost.store.rules.fires"
 JOBS = "fencepost.store.rules.jobs"
 LEADERSHIP = "fencepost.store.rules.leadership"
 LEDGER = "fencepost.store.rules.ledger"
+OUTBOX = "fencepost.store.rules.outbox"
 PLANNING = "fencepost.store.rules.planning"
 PRESENCE = "fencepost.store.rules.presence"
 TABLES = "fencepost.store.tables"
 TARGETS = "fencepost.store.rules.targets"
 UPDATES = "fencepost.store.rules.updates"
 MODEL_JOBS = "fencepost.model.jobs"
+JOB_RECORDS = "fencepost.model.job_records"
 REPLICAS = "fencepost.model.replicas"
 
 OF_PRESENCE = (
@@ -33,14 +35,14 @@ OF_PRESENCE = (
         "leader_only_jobs_for_all",
         'execute_on="leader" needs leadership',
         TABLES,
-        'and (leads or job.execute_on == "any")',
+        "and (leads or not job.leader_only)",
         "",
     ),
     mutant(
         "unknown_tasks_are_claimed",
         "a replica claims only the tasks it knows",
         TABLES,
-        "return job.target in known and (",
+        "return job.lane in known and (",
         "return (",
     ),
     mutant(
@@ -268,7 +270,7 @@ DECISIONS = (
         "misfire_skip_runs_late",
         'misfire="skip" runs nothing late',
         DECIDE,
-        "keep = [fire for fire in fresh if now - fire.due_at <= job.misfire_after and fire.count == 1]",
+        "keep = [fire for fire in fresh if _late(view, fire, now) <= job.misfire_after and fire.count == 1]",
         "keep = [fire for fire in fresh if fire.count == 1]",
     ),
     mutant(
@@ -357,13 +359,15 @@ CALENDAR = (
         DEFINITIONS,
         'asked_for = put.source == "api" or put.chosen',
         'asked_for = put.source == "api"',
+        focus=("changes",),
     ),
     mutant(
         "chosen_by_one",
         "what was chosen while an application ran is declared by all who know the task",
         DEFINITIONS,
-        "peers = sorted(knowing(put.job.target)) if put.chosen else ()",
+        "peers = sorted(knowing(put.job.lane)) if put.chosen else ()",
         "peers: list[str] = []",
+        focus=("changes",),
     ),
     mutant(
         "another_version_removed",
@@ -371,6 +375,7 @@ CALENDAR = (
         JOBS,
         "if record is None or record.removed_at or change.version not in (None, record.version):",
         "if record is None or record.removed_at:",
+        focus=("changes",),
     ),
     mutant(
         "another_applications_definition",
@@ -394,6 +399,13 @@ CALENDAR = (
         'return "unchanged" if same else "changed"',
     ),
     mutant(
+        "a_change_overwrites_another",
+        "a definition that was changed since it was read is not replaced",
+        DEFINITIONS,
+        "if put.expected is not None and version_of(existing) not in (put.expected, put.job.fingerprint):",
+        "if False:",
+    ),
+    mutant(
         "removed_while_declared",
         "a job is not taken for abandoned while a live replica knows its task",
         JOBS,
@@ -406,7 +418,7 @@ OUTCOMES = (
     mutant(
         "failures_are_not_forgotten",
         "a success ends a row of failures",
-        MODEL_JOBS,
+        JOB_RECORDS,
         "failures = 0 if run.succeeded_at else self.failures_in_a_row + run.is_failure",
         "failures = self.failures_in_a_row + run.is_failure",
     ),
@@ -414,8 +426,39 @@ OUTCOMES = (
         "a_lost_run_is_not_the_last",
         "a run that was cut off is on the job's record",
         LEDGER,
-        "keep(rows, at, record.after_run(fire) if fire.state.final else record)",
+        "keep(rows, at, after_end(rows, at, record, fire) if fire.state.final else record)",
         "keep(rows, at, record)",
+    ),
+)
+
+NOTICES = (
+    mutant(
+        "a_cause_is_not_written",
+        "a cause is in the outbox with the settlement it follows from",
+        LEDGER,
+        "return outbox.ended(rows, at, record.after_run(fire), fire)",
+        "return record.after_run(fire)",
+    ),
+    mutant(
+        "an_episode_is_never_closed",
+        "a success ends what went on, and is told",
+        OUTBOX,
+        "return changed(record, episodes=()) if record.episodes else record",
+        "return record",
+    ),
+    mutant(
+        "a_rule_waits_for_the_leader",
+        "a rule holds as soon as it is stored",
+        OUTBOX,
+        "    record = watched(stored_rules(rows), record)\n",
+        "",
+    ),
+    mutant(
+        "every_failure_is_told",
+        "failures in a row are one cause",
+        OUTBOX,
+        "if any(each.rule == watch.rule and each.cause == cause for each in record.episodes):",
+        "if False:",
     ),
 )
 
@@ -427,6 +470,7 @@ UNREADABLE = (
         "return not self._broken or (job_id in self.rows and not self.aside(job_id))",
         "return job_id in self.rows",
         Edit(CLAIMS, "        if rows.jobs.aside(job_id):\n            continue\n", ""),
+        focus=("rows",),
     ),
     mutant(
         "unreadable_definitions_are_replaced",
@@ -434,6 +478,7 @@ UNREADABLE = (
         JOBS,
         "    if rows.jobs.aside(job.id):\n",
         "    if False:\n",
+        focus=("rows",),
     ),
     mutant(
         "kept_values_are_dropped",
@@ -441,6 +486,7 @@ UNREADABLE = (
         UPDATES,
         "        if rows.jobs.get(fire.job_id) is None:\n            refuse_aside",
         "        if False:\n            refuse_aside",
+        focus=("rows",),
     ),
     mutant(
         "unreadable_retries_run_again",
@@ -448,6 +494,15 @@ UNREADABLE = (
         CLAIMS,
         "    record = _without_lost(rows, at, record)\n",
         "",
+        focus=("rows",),
+    ),
+    mutant(
+        "a_delayed_beat_looks_like_a_loss",
+        "a presence that cannot be read is written anew with a count above all that its replica was told",
+        PRESENCE,
+        "max(broken.steps, request.seen.steps) + STEPS_OF_A_PRESENCE // 2",
+        "request.seen.steps",
+        focus=("rows",),
     ),
 )
 
@@ -516,6 +571,7 @@ STORE: tuple[Mutant, ...] = (
     *OF_CLAIMS,
     *DECISIONS,
     *CALENDAR,
+    *NOTICES,
     *UNREADABLE,
     *OUTCOMES,
     *OF_DATA_LOSS,

@@ -22,8 +22,6 @@ from tests.protocol.sim.draw import draw_change
 if TYPE_CHECKING:
     from tests.protocol.sim.simulation import Simulation
 
-SEEDS = 0.25
-"""The share of seeds with such an application."""
 PER_SECOND = (0.2, 0.6)
 
 
@@ -31,7 +29,8 @@ class Changes:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._chance = random.Random(f"{simulation.seed}:changes")
-        self._per_second = self._chance.choice(PER_SECOND) if self._chance.random() < SEEDS else 0.0
+        some = simulation.focus.has("changes", self._chance.random())
+        self._per_second = self._chance.choice(PER_SECOND) if some else 0.0
         self._asked_for: dict[str, list[Job]] = defaultdict(list)
 
     def begin(self) -> None:
@@ -41,9 +40,9 @@ class Changes:
     def _change(self) -> None:
         if self._simulation.calm:
             return
-        jobs = self._simulation.store.jobs.rows
-        if jobs:
-            record = jobs[self._chance.choice(sorted(jobs))]
+        ids, jobs = self._simulation.jobs(), self._simulation.store.jobs.rows
+        if ids:
+            record = jobs[self._chance.choice(ids)]
             self._simulation.faults.happened["change at run time"] += 1
             self._chance.choice([self._choose, self._choose, self._remove])(record)
         self._later(self._chance.expovariate(self._per_second), self._change)

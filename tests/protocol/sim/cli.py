@@ -6,10 +6,12 @@ import argparse
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 from fencepost.clock import SystemClock
+from tests.protocol.sim.focus import SHARES
 from tests.protocol.sim.simulation import Result, simulate
 
 
@@ -19,15 +21,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="just this one")
     parser.add_argument("--trace", action="store_true", help="print what happened (with --seed)")
+    parser.add_argument(
+        "--with", dest="focus", default="", metavar="KIND,…", help=f"in every seed: {', '.join(SHARES)}"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     options = parser.parse_args(arguments)
+    focus = [kind for kind in options.focus.split(",") if kind]
     if options.seed is not None:
-        return one(options.seed, options.trace)
-    return many(range(options.first, options.first + options.seeds), options.jobs)
+        return one(options.seed, options.trace, focus)
+    return many(range(options.first, options.first + options.seeds), options.jobs, focus)
 
 
-def one(seed: int, trace: bool) -> int:
-    result = simulate(seed, trace)
+def one(seed: int, trace: bool, focus: Sequence[str]) -> int:
+    result = simulate(seed, trace, focus)
     for line in result.trace:
         print(line)
     print(f"seed {seed}: {result.fires} ledger rows, digest {result.digest[:16]}, {_told(result.faults)}")
@@ -36,14 +42,14 @@ def one(seed: int, trace: bool) -> int:
     return 1 if result.violations else 0
 
 
-def many(seeds: range, jobs: int) -> int:
+def many(seeds: range, jobs: int, focus: Sequence[str]) -> int:
     clock = SystemClock()
     begun = clock.steady()
     done, failed = 0, list[Result]()
     seconds, runs, rows = 0.0, 0, 0
     faults: Counter[str] = Counter()
     with ProcessPoolExecutor(jobs) as pool:
-        for result in pool.map(simulate, seeds, chunksize=5):
+        for result in pool.map(partial(simulate, focus=focus), seeds, chunksize=5):
             done, seconds = done + 1, seconds + result.seconds
             runs, rows = runs + result.runs, rows + result.fires
             faults.update(result.faults)
@@ -60,7 +66,7 @@ def many(seeds: range, jobs: int) -> int:
     print(_told(faults))
     print(f"{len(failed)} seeds with violations")
     if failed:
-        print(f"replay: make sim SEED={failed[0].seed}")
+        print(f"replay: make sim SEED={failed[0].seed}", f"WITH={','.join(focus)}" if focus else "")
     return 1 if failed else 0
 
 

@@ -13,6 +13,7 @@ from fencepost.model import Job, State, manual_key
 from fencepost.store.base import ChangeJob, NewFire, PutJob
 from fencepost.store.unreadable import RowUnreadable
 from tests.protocol.network import Weather
+from tests.protocol.sim.apart import with_policies
 from tests.protocol.sim.draw import draw_change, draw_next_release
 from tests.protocol.sim.members import Member
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 MOST_LOSSES = 4
 """Of data, in one seed: each stops all claims for a TTL."""
+TWO_ADMINISTRATORS = 0.1
+"""The share of seeds in which two people change definitions at once."""
 
 
 class Faults:
@@ -33,6 +36,8 @@ class Faults:
         self._losses = 0
         self._losing = False
         """What will be left of the store is on disk already."""
+        self._second = random.Random(f"{simulation.seed}:second administrator")
+        self._are_two = self._second.random() < TWO_ADMINISTRATORS
         self._manual: list[str] = []
         self._steps = 0
         """Claims and settlements so far."""
@@ -59,7 +64,7 @@ class Faults:
     def kill(self) -> None:
         for member in self._some_alive(1):
             self.simulation.kill(member)
-            self._replace()
+            self.replace()
 
     def pause(self) -> None:
         ttl = self.simulation.ttl
@@ -91,7 +96,7 @@ class Faults:
         elif draw < 1.3 * often and member in self.simulation.alive():
             self.happened["kill after a commit"] += 1
             self.simulation.kill(member)
-            self._replace()
+            self.replace()
 
     def sent(self, member: Member, name: str) -> float:
         """The longest way there is for what a run has to say: it arrives when its replica has long been declared dead,
@@ -107,9 +112,9 @@ class Faults:
         if len(self.simulation.alive()) > 1:
             for member in self._some_alive(1):
                 self.simulation.stop(member)
-                self._replace()
+                self.replace()
 
-    def _replace(self) -> None:
+    def replace(self) -> None:
         """Mostly by the latest release, sometimes by one from before."""
         releases = self.simulation.releases
         release = None if self.chance.random() < 0.7 else self.chance.choice(releases)
@@ -121,6 +126,7 @@ class Faults:
         number = len(simulation.releases) + 1
         now, revisions = simulation.network.moment().wall, simulation.mix.revisions
         release = draw_next_release(self.chance, number, simulation.releases[-1], revisions, now)
+        release = simulation.engine.equip(with_policies(simulation.seed, release, simulation.focus))
         simulation.releases.append(release)
         self._tell(
             "admin", "deploy", number, "revision", release.revision, release.origin, *sorted(release.jobs)
@@ -320,7 +326,11 @@ class Faults:
         for job in self._some_job():
             changed = draw_change(self.chance, job, self.simulation.network.moment().wall)
             self._tell("admin", "define", job.id, changed.trigger)
-            self._ask("put_jobs", [PutJob(changed, source="api")])
+            seen = job.fingerprint if self._are_two else None
+            self._ask("put_jobs", [PutJob(changed, source="api", expected=seen)])
+            if self._are_two:  # both have read the same definition: one of them comes too late
+                other = draw_change(self._second, job, self.simulation.network.moment().wall)
+                self._ask("put_jobs", [PutJob(other, by="second", source="api", expected=seen)])
 
     def pause_job(self) -> None:
         for job in self._some_job():
@@ -411,8 +421,8 @@ class Faults:
         return self.chance.sample(alive, min(count, len(alive)))
 
     def _some_job(self) -> Sequence[Job]:
-        jobs = self.simulation.store.jobs.rows
-        return [jobs[self.chance.choice(sorted(jobs))].job] if jobs else []
+        ids, jobs = self.simulation.jobs(), self.simulation.store.jobs.rows
+        return [jobs[self.chance.choice(ids)].job] if ids else []
 
 
 FAULTS: dict[str, Callable[[Faults], None]] = {

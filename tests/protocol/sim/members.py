@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from fencepost.replica.replica import Identity, Replica
+from fencepost.runs.engines import Engine
 from fencepost.runs.fire import Fire
 from fencepost.runs.host import InlineHost
 from fencepost.runs.tasks import Registry, Task
@@ -15,6 +16,7 @@ from fencepost.settings import Settings
 from fencepost.testing.world import Process
 from tests.protocol.network import Network, remote_store
 from tests.protocol.sim.draw import Release
+from tests.protocol.sim.notices import POLL, Notices
 
 
 @dataclass(eq=False)
@@ -54,7 +56,13 @@ def draw_member(chance: random.Random, process: Process, release: Release) -> Me
 
 
 def equip(
-    member: Member, network: Network, settings: Settings, chance: random.Random, perform: Perform
+    member: Member,
+    network: Network,
+    settings: Settings,
+    chance: random.Random,
+    perform: Perform,
+    engines: Mapping[str, Engine],
+    notices: Notices,
 ) -> None:
     """Give it its replica."""
     registry = Registry()
@@ -75,4 +83,11 @@ def equip(
         identity=Identity(member.name, member.name, 1),
         jobs=list(member.release.jobs.values()),
         chance=chance,
+        engines=engines,
+        notify=notices.subscriptions(member),
+        inline=True,
     )
+    for loop in member.replica.engines:
+        loop.longest_between_sends = 8.0
+    if member.replica.notifier is not None:
+        member.replica.notifier.poll = POLL  # hints get lost here

@@ -16,8 +16,6 @@ from fencepost.model import State
 if TYPE_CHECKING:
     from tests.protocol.sim.simulation import Simulation
 
-SEEDS = 0.25
-"""The share of seeds with this fault."""
 PER_SECOND = (0.05, 0.2)
 LASTS = (0.5, 3.0, 8.0)
 """Seconds, about."""
@@ -32,7 +30,8 @@ class Rows:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._chance = random.Random(f"{simulation.seed}:rows")
-        self._per_second = self._chance.choice(PER_SECOND) if self._chance.random() < SEEDS else 0.0
+        some = simulation.focus.has("rows", self._chance.random())
+        self._per_second = self._chance.choice(PER_SECOND) if some else 0.0
 
     def begin(self) -> None:
         if self._per_second:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,13 +18,19 @@ from fencepost.clock import seconds
 from fencepost.model import fire_key
 from fencepost.runs.fire import Fire
 from fencepost.settings import Settings
+from fencepost.store.base import Claim
 from fencepost.testing.world import EPOCH, Process, World
 from tests.protocol.checker import Body, Books, Checker, Step
 from tests.protocol.network import Network, Request, Weather
+from tests.protocol.sim.apart import with_policies
+from tests.protocol.sim.backfills import Backfills
 from tests.protocol.sim.changes import Changes
 from tests.protocol.sim.draw import Release, draw_mix, draw_release
+from tests.protocol.sim.engine import NAME, FakeEngine
 from tests.protocol.sim.faults import CHORES, FAULTS, Faults
+from tests.protocol.sim.focus import Focus
 from tests.protocol.sim.members import Member, draw_member, equip
+from tests.protocol.sim.notices import Notices
 from tests.protocol.sim.rows import Rows
 from tests.protocol.sim.store import SimulatedStore
 from tests.protocol.sim.values import Values
@@ -60,11 +67,13 @@ class Result:
 class Simulation:
     ttl = TTL
 
-    def __init__(self, seed: int, trace: bool = False) -> None:
+    def __init__(self, seed: int, trace: bool = False, focus: Sequence[str] = ()) -> None:
         self.seed = seed
+        self.focus = Focus(focus)
         chance = random.Random(seed)
         self.mix = draw_mix(chance, list(FAULTS), list(CHORES))
-        self.releases: list[Release] = [draw_release(chance, self.mix.revisions, EPOCH)]
+        first = draw_release(chance, self.mix.revisions, EPOCH)
+        self.releases: list[Release] = [with_policies(seed, first, self.focus)]
         self.settings = Settings(
             leader_ttl=timedelta(seconds=TTL),
             run_ttl=timedelta(seconds=TTL),
@@ -81,7 +90,10 @@ class Simulation:
         self.network.is_dead = lambda name: self.members[name].process.killed
         self.network.on_commit = self._committed
         self.checker = Checker(Books(self.store, lambda: self.world.now, self.network.moment, TTL, HEARTBEAT))
-        self.values = Values(seed, self.checker.books, lambda: self.calm)
+        self.calm = False
+        self.engine = FakeEngine(self)
+        self.releases = [self.engine.equip(self.releases[0])]
+        self.values = Values(seed, self.focus, self.checker.books, lambda: self.calm)
         self.network.refusal = self.values.refusal
         self.network.on_send = self._sent
         self.network.on_delivery = self._delivered
@@ -91,16 +103,28 @@ class Simulation:
         self.faults = Faults(self, random.Random(f"{seed}:faults"))
         self.rows = Rows(self)
         self.changes = Changes(self)
-        self.calm = False
+        self.notices = Notices(self)
+        self.backfills = Backfills(self)
+        self._drains: list[Coroutine[Any, Any, None]] = []
         self._digest = hashlib.sha256()
         self._trace: list[str] | None = [] if trace else None
 
     def run(self) -> Result:
+        try:
+            return self._run()
+        finally:
+            for draining in self._drains:
+                if inspect.getcoroutinestate(draining) == inspect.CORO_CREATED:
+                    draining.close()  # killed before it began
+
+    def _run(self) -> Result:
         for _ in range(REPLICAS):
             self.start()
         self.faults.begin()
         self.rows.begin()
         self.changes.begin()
+        self.backfills.begin()
+        self.notices.begin()
         healed = self.mix.seconds
         self.world.at(healed, self._heal)
         self.world.at(healed + RECOVERY, self._expect_punctuality)
@@ -128,24 +152,29 @@ class Simulation:
             return
         name = f"r{len(self.members)}"
         member = draw_member(self.chance, Process(self.world, name), release or self.releases[-1])
-        equip(member, self.network, self.settings, random.Random(f"{self.seed}:{name}"), self._perform)
+        engines = {NAME: self.engine} if self.engine.exists else {}
+        chance = random.Random(f"{self.seed}:{name}")
+        equip(member, self.network, self.settings, chance, self._perform, engines, self.notices)
         member.replica.events.subscribe(
             lambda event: self.tell(name, event.kind, event.key or "", event.detail)
         )
         self.members[name] = member
-        self.checker.books.targets[name] = frozenset(member.release.tasks)
+        self.checker.books.targets[name] = frozenset(member.replica.lanes)
         member.process.call_soon(member.replica.begin)
 
     async def _perform(self, member: Member, fire: Fire) -> None:
+        await self.perform(member.name, member.replica.runs[fire.key].claim, fire)
+
+    async def perform(self, process: str, claim: Claim, fire: Fire) -> None:
         """What a body does: take a while, perhaps save and fail, then change the world once."""
         chance = random.Random(f"{self.seed}:{fire.key}:{fire.token}")
         # When all is well bodies are quick and do not fail, so that what is queued up can be worked off.
         longest, fails = (0.02, 0.0) if self.calm else (fire.args["longest"], fire.args["fails"])
-        body = Body(member.replica.runs[fire.key].claim, member.name, self.world.now)
-        self.tell(member.name, "start", fire.key, fire.token)
-        if self.values.started(fire.key, fire.token):
+        body = Body(claim, process, self.world.now)
+        self.tell(process, "start", fire.key, fire.token)
+        if claim.fire.remote is None and self.values.started(fire.key, fire.token):
             self.faults.happened["unwritable value"] += 1
-            self.tell(member.name, "says what cannot be written", fire.key, fire.token)
+            self.tell(process, "says what cannot be written", fire.key, fire.token)
         self.checker.started(body)
         try:
             await asyncio.sleep(chance.uniform(0.0, longest))
@@ -173,7 +202,14 @@ class Simulation:
 
         member.stopping = True
         self.tell(member.name, "stopping")
-        member.process.call_soon(lambda: member.process.create_task(drain()))
+        draining = drain()
+        self._drains.append(draining)
+        member.process.call_soon(lambda: member.process.create_task(draining))
+
+    def pause(self, process: Process, duration: float) -> None:
+        process.pause(duration)
+        self.checker.books.paused[process.name] = process.paused_until
+        self.tell(process.name, "paused")
 
     def alive(self) -> list[Member]:
         return [m for m in self.members.values() if not m.process.killed and not m.stopping]
@@ -197,11 +233,13 @@ class Simulation:
     def _heal(self) -> None:
         self.calm = True
         self.rows.mend_all()
+        self.backfills.heal()
         self.network.weather = Weather()
         self.network.store_is_up = True
         self.network.service_time = 0.0
         self.network.cut_off.clear()
         self.network.deaf.clear()
+        self.engine.heal()
         for member in self.members.values():
             if not member.process.killed:
                 member.process.resume()
@@ -211,18 +249,22 @@ class Simulation:
     def _expect_punctuality(self) -> None:
         """L2: note which fires of the tail have no reason to be late, at the moment they fall due."""
         start = self.network.moment().wall
-        for job_id in sorted(self.store.jobs.rows):
+        for job_id in self.jobs():
             for due in self.checker.books.due(job_id, start, start + timedelta(seconds=TAIL - 1)):
                 self.world.at(self.world.now + seconds(due - start), partial(self._note_due, job_id, due))
+
+    def jobs(self) -> list[str]:
+        """Without the rows of limits."""
+        return sorted(id for id, record in self.store.jobs.rows.items() if record.limit is None)
 
     def _note_due(self, job_id: str, due: datetime) -> None:
         record, key = self.store.jobs.rows[job_id], fire_key(job_id, due)
         lost_through = self.store.leader.era.lost_through
         decided = any(each is not None and due <= each for each in (record.decided_through, lost_through))
         leads = self.store.leader.holder
-        able = [each for each in self.alive() if record.job.execute_on == "any" or each.name == leads]
+        able = [each for each in self.alive() if not record.job.leader_only or each.name == leads]
         known = any(record.job.target in member.release.tasks for member in able)
-        few = len(self.store.jobs.rows) <= 2 * self.mix.slots
+        few = len(self.jobs()) <= 2 * self.mix.slots
         free = few and all(member.replica.runs.room() > 0 for member in self.alive())
         idle = not self.store.fires.active(job_id) and not any(
             fire.due_at < due for fire in self.store.fires.due(job_id, due)
@@ -234,10 +276,14 @@ class Simulation:
         held = (
             stretch
             or record.paused_at(due) is not None
+            or record.job.jitter is not None
+            or record.skip_at(due) is not None
+            or any(each.is_open for each in record.backfills)
             or any(gap.covers(due) for gap in absences)
             or self.checker.books.waits_for_the_clock(job_id, due)
         )
-        if known and free and idle and not decided and not held:
+        apart = record.job.engine is not None or record.job.limits
+        if known and free and idle and not decided and not held and not apart:
             self.checker.runs.expected[key] = self.world.now
 
     def _check_leader(self) -> None:
@@ -283,9 +329,9 @@ class Simulation:
             self._trace.append(line)
 
 
-def simulate(seed: int, trace: bool = False) -> Result:
+def simulate(seed: int, trace: bool = False, focus: Sequence[str] = ()) -> Result:
     with _quiet():
-        return Simulation(seed, trace).run()
+        return Simulation(seed, trace, focus).run()
 
 
 @contextmanager

@@ -7,18 +7,18 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 from fencepost.model import FireRecord, JobRecord
-from fencepost.store.agenda import Agenda
+from fencepost.store.agenda import Agenda, Turns
 from fencepost.store.state import StoreState
-from fencepost.store.tables import BrokenRows, FireTable
+from fencepost.store.tables import BrokenRows, FireTable, OpenFires
 from fencepost.store.unreadable import Kind, Unreadable
 
-Told = Callable[[FireRecord | None, FireRecord | None], None]
+StreamEvent = Callable[[FireRecord | None, FireRecord | None], None]
 
 
 class SimulatedFires(FireTable):
     def __init__(self, broken: BrokenRows) -> None:
         super().__init__(broken)
-        self.on_row: Told = lambda before, after: None
+        self.on_row: StreamEvent = lambda before, after: None
 
     def put(self, fire: FireRecord) -> None:
         before = self.rows.get(fire.key)
@@ -93,7 +93,7 @@ class SimulatedStore(StoreState):
 
     def decide_at(self, job_id: str) -> datetime | None:
         """When its fires are next to be decided."""
-        return self.jobs.decisions._when.get(job_id)
+        return self.jobs.decisions.when(job_id)
 
     def snapshot(self) -> Snapshot:
         """Of everything that is stored: the tables, the lease, and what is damaged."""
@@ -117,6 +117,7 @@ CONTENTS = {
     "targets": ("rows",),
     "fires": ("rows", "_open", "_active", "_running", "_final"),
     "replicas": ("rows",),
+    "entries": ("rows", "_keys"),
     "broken": ("rows",),
 }
 """By part: its attributes that hold what is stored."""
@@ -128,8 +129,8 @@ def _copied(value: Any) -> Any:
         return {key: _copied(each) for key, each in value.items()}
     if isinstance(value, list):
         return list(value)
-    if isinstance(value, Agenda):
-        agenda = Agenda()
-        vars(agenda).update(_copied(vars(value)))
-        return agenda
+    if isinstance(value, Agenda | Turns | OpenFires):
+        made = type(value)()
+        vars(made).update(_copied(vars(value)))
+        return made
     return value

@@ -12,9 +12,8 @@ from typing import Any
 from fencepost.model import Reason
 from fencepost.store.base import GiveBack, Settle, Update
 from tests.protocol.checker import Books
+from tests.protocol.sim.focus import Focus
 
-SEEDS = 0.25
-"""The share of seeds with this fault."""
 ATTEMPTS = (0.02, 0.1, 0.3)
 """The share of their attempts: one of these for each seed."""
 WHOLLY = 0.2
@@ -26,12 +25,12 @@ class CannotBeWritten(Exception):
 
 
 class Values:
-    def __init__(self, seed: int, books: Books, is_calm: Callable[[], bool]) -> None:
+    def __init__(self, seed: int, focus: Focus, books: Books, is_calm: Callable[[], bool]) -> None:
         self._seed = seed
         self._books = books
         self._is_calm = is_calm
         chance = random.Random(f"{seed}:values")
-        self._share = chance.choice(ATTEMPTS) if chance.random() < SEEDS else 0.0
+        self._share = chance.choice(ATTEMPTS) if focus.has("values", chance.random()) else 0.0
 
     def started(self, key: str, token: int) -> bool:
         """A body starts; whether what it will say cannot be written."""

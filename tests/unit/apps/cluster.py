@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.model import FireRecord, Job
+from fencepost.replica.notifier import Subscription
 from fencepost.replica.replica import Identity, Replica
 from fencepost.runs.events import Event
 from fencepost.runs.host import InlineHost
@@ -50,7 +51,7 @@ class Cluster:
         self.started_at: dict[str, float] = {}
         self.members: list[Member] = []
 
-    def add(self, *jobs: Job, body: Any = None) -> Member:
+    def add(self, *jobs: Job, body: Any = None, notify: Sequence[Subscription] = ()) -> Member:
         """Start one more replica. Its task `body` counts the starts, then calls the one given."""
         name = f"r{len(self.members)}"
         process = Process(self.world, name)
@@ -73,6 +74,8 @@ class Cluster:
             identity=Identity(name, name, len(self.members)),
             jobs=jobs,
             chance=random.Random(name),
+            notify=notify,
+            inline=bool(notify),
         )
         member = Member(process, replica)
         replica.events.subscribe(lambda event: member.events.append((self.world.now, event)))

@@ -15,10 +15,10 @@ from fencepost import Trigger
 from fencepost.model import Attempt, FireRecord, Job, State, fire_key
 from fencepost.store.base import Plan, Planned, PutJob
 from fencepost.store.reader import RowReader
+from fencepost.store.sql.save import SqlSave
 from fencepost.store.sqlite import SqliteStore
-from fencepost.store.sqlite.save import SqliteSave
 from fencepost.store.sqlite.schema import Names
-from fencepost.store.sqlite.statements import Statements
+from fencepost.store.sqlite.statements import SqliteStatements
 from fencepost.store.unreadable import Registry
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -48,7 +48,7 @@ def fill(path: Path, triggers: Mapping[str, Trigger], fires_each: int) -> Hand:
             rows = _ran(id, trigger, fires_each)
             while chunk := {fire.key: fire for fire in islice(rows, CHUNK)}:
                 db.execute("begin immediate")
-                SqliteSave(Statements(db, Names("default")), RowReader(Registry())).save_fires(chunk)
+                SqlSave(SqliteStatements(db, Names("default")), RowReader(Registry())).save_fires(chunk)
                 db.execute("commit")
                 clock.now = max(clock.now, *(fire.due_at + TOOK for fire in chunk.values()))
     return clock

@@ -13,8 +13,11 @@ from fencepost.store.memory import MemoryStore
 
 T = TypeVar("T")
 
+PATIENCE = 60.0
+"""Seconds until a hang is called one. What must happen within a time says its own."""
 
-async def eventually(condition: Callable[[], object], seconds: float = 20.0) -> None:
+
+async def eventually(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
     """Until the condition holds; fails after so many seconds."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -75,7 +75,7 @@ def test_fires_on_both_sides_of_a_clock_change() -> None:
     found = record("30 2 * * *")
     spring = around_change(found, found.job.trigger, NOW)  # type: ignore[arg-type]
     assert spring is not None
-    assert spring.told == "02:00 CET becomes 03:00 CEST"
+    assert spring.words == "02:00 CET becomes 03:00 CEST"
     assert [each.wall for each in spring.fires] == [
         "Fri 2027-03-26 02:30:00 CET",
         "Sat 2027-03-27 02:30:00 CET",
@@ -85,7 +85,7 @@ def test_fires_on_both_sides_of_a_clock_change() -> None:
     ]
     autumn = around_change(found, found.job.trigger, datetime(2026, 10, 1, tzinfo=UTC))  # type: ignore[arg-type]
     assert autumn is not None
-    assert autumn.told == "03:00 CEST becomes 02:00 CET"
+    assert autumn.words == "03:00 CEST becomes 02:00 CET"
     walls = [each.wall for each in autumn.fires]
     assert "Sun 2026-10-25 02:30:00 CEST" in walls  # once, although the clock shows it twice
     assert "Sun 2026-10-25 02:30:00 CET" not in walls

@@ -285,6 +285,68 @@ def test_bulk_names_everything_before_it_acts(client: httpx2.Client) -> None:
     assert client.get("/api/v1/jobs/report").json()["paused"] is None
 
 
+def test_a_job_is_defined_changed_and_removed_by_forms(client: httpx2.Client) -> None:
+    """Without a script: a preview first, then the same form once more."""
+    given = {
+        "id": "made.here",
+        "task": "report",
+        "kind": "cron",
+        "schedule": "0 8 * * mon",
+        "version": "none",
+    }
+    given |= {
+        "tz": "Europe/Zurich",
+        "args": '{"region": "ch", "days": 1}',
+        "tags": "a, b",
+        "misfire": "latest",
+    }
+    wrong = send(client, "/define", {**given, "schedule": "0 99 * * *"})
+    assert wrong.status_code == 422
+    assert "99" in wrong.text
+    seen = Document(send(client, "/define", {**given, "do": "preview"}).text)
+    assert "This would create it" in seen.text
+    assert client.get("/api/v1/jobs/made.here").status_code == 404
+    kept = {each["name"]: each.get("value", "") for each in seen.named("input") if each.get("name")}
+    assert (kept["version"], kept["schedule"]) == ("none", "0 8 * * mon")
+    assert send(client, "/define", {**given, "do": "save"}).status_code == 303
+    job = client.get("/api/v1/jobs/made.here").json()
+    assert (job["source"], job["tags"], job["history"][0]["by"]) == ("api", ["a", "b"], "api")
+    form = page(client, "/jobs/made.here/edit")
+    version = next(each["value"] for each in form.named("input") if each["name"] == "version")
+    change = {
+        "task": "report",
+        "kind": "keep",
+        "args": '{"region": "de", "days": 2}',
+        "timeout": "5m",
+        "version": version,
+    }
+    change |= {"overlap": "skip", "misfire": "latest", "more": '{"crash_attempts": 5}', "owner": "<b>ann</b>"}
+    shown = send(client, "/jobs/made.here/edit", change)
+    assert "This would change" in Document(shown.text).text
+    assert "&lt;b&gt;ann" in shown.text
+    assert send(client, "/jobs/made.here/edit", {**change, "do": "save"}).status_code == 303
+    late = send(client, "/jobs/made.here/edit", {**change, "timeout": "6m", "do": "save"})
+    assert late.status_code == 412
+    assert "has been changed since you read it" in late.text
+    job = client.get("/api/v1/jobs/made.here").json()
+    assert (job["timeout"], job["crash_attempts"], job["tags"]) == (300, 5, [])
+    assert "crash_attempts" in page(client, "/jobs/made.here").text
+    assert send(client, "/jobs/made.here/remove", {"version": version}).status_code == 412
+    gone = {"version": job["fingerprint"], "note": "not needed"}
+    assert send(client, "/jobs/made.here/remove", gone).status_code == 303
+    assert client.get("/api/v1/jobs/made.here").status_code == 404
+
+
+def test_an_operator_defines_no_job() -> None:
+    with service(scheduler(), authorize=lambda request: Caller("operate", "op")) as client:
+        for path in ("/define", "/jobs/report/edit", "/jobs/report/remove"):
+            assert client.get(path, headers=HTML).status_code == 403
+            answer = send(client, path, {"version": "none", "do": "save"})
+            assert (answer.status_code, "takes the role admin" in answer.text) == (403, True)
+        shown = page(client, "/jobs/report").addresses | page(client, "/jobs").addresses
+        assert not [each for each in shown if each.endswith(("/edit", "/remove", "/define"))]
+
+
 def test_the_search_leads_to_what_is_meant(client: httpx2.Client) -> None:
     key = triggered(client, "report")
     ended(client, key)
@@ -339,7 +401,7 @@ def test_a_reader_sees_no_buttons(guarded: httpx2.Client) -> None:
         shown = page(guarded, path, headers=bearer(READ))
         posts = {each["action"] for each in shown.named("form") if each.get("method") == "post"}
         assert posts <= {"/preferences", "/sign-out"}, path
-        ends = ("/run", "/pause", "/resume", "/cancel", "/retry", "/bulk")
+        ends = ("/run", "/pause", "/resume", "/cancel", "/retry", "/bulk", "/define", "/edit", "/remove")
         assert not [each for each in shown.addresses if each.partition("?")[0].endswith(ends)], path
         assert not [
             each

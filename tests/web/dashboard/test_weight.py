@@ -40,7 +40,7 @@ async def fill(path: Path) -> None:
     for round in range(COLUMNS):
         await harness.plan()
         await clock.advance(COLUMN)
-        await harness.beat("warehouse-6d9f7c-x2x4b")
+        await harness.heartbeat("warehouse-6d9f7c-x2x4b")
         fires = await harness.claims("warehouse-6d9f7c-x2x4b", ROWS)
         await clock.advance(0.3)
         settled = [settling(fire, number * 7 + round) for number, fire in enumerate(fires)]

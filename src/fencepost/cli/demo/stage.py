@@ -106,7 +106,7 @@ class Stage:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._interrupt, number, task)
         try:
-            await self._look()
+            await self._poll()
             self._print(f"{self.intro}\nTimes are in UTC. Ctrl-C ends it.\n")
             with Live(get_renderable=self._frame, console=self.console, transient=True):
                 try:
@@ -268,19 +268,19 @@ class Stage:
         await self.until(lambda: name not in self._alive(), f"{name} ends")
         self.say(f"{await self.join()} has joined in the place of {name}.")
         await self.until(lambda: self.fires[fire.key].state.final, f"{fire.key} ends")
-        self.say(f"The run has {self.fires[fire.key].state}. Nobody had to do anything.")
+        self.say(f"The run has {self.fires[fire.key].state}. No person had to do anything.")
 
     # --- what is seen -----------------------------------------------------------------------------------
 
     async def _tick(self, seconds: float = 0.1) -> None:
         await asyncio.sleep(seconds)
-        await self._look()
+        await self._poll()
         for name, process in self.processes.items():
             if process.poll() not in (None, *self.exit_codes.get(name, ())):
                 log = (self.folder / f"{name}.log").read_text(errors="replace").splitlines()[-12:]
                 raise FencepostError("\n".join([f"{name} ended with code {process.returncode}:", *log]))
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         self.status, self.now = await overview(self.store, self.url)
         self.leader = self.status["leader"] or {"replica": None, "host": "no replica", "term": 0}
         newest = await self.store.find_fires(FireQuery(until=self.now, limit=NEWEST))

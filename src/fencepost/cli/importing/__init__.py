@@ -48,6 +48,6 @@ def import_(
     imports the module. The report compares the next fires, old and new, and lists what cannot be carried over. Exits 1
     if something was left out or fires at other times.
     """
-    from fencepost.cli.importing.work import Wish, carry_over  # the other commands need none of it
+    from fencepost.cli.importing.work import ImportOptions, carry_over  # the other commands need none of it
 
-    return carry_over(kind, file, Wish(form, output, tz, since, count, system, app, as_json))
+    return carry_over(kind, file, ImportOptions(form, output, tz, since, count, system, app, as_json))

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from fencepost.cli.migrate.compare import Comparison, Difference
+from fencepost.cli.migrate.compare import Comparison, FireDifference
 from fencepost.cli.migrate.values import Carried, Imported
 from fencepost.model.triggers import iso
 
@@ -16,7 +16,7 @@ SHOWN = 4
 
 
 @dataclass(frozen=True)
-class Report:
+class ImportReport:
     kind: str
     file: str
     imported: Imported
@@ -29,7 +29,7 @@ class Report:
         return not self.imported.left_out and not any(found.difference for found in self.comparisons)
 
 
-def lines_of(report: Report) -> Iterator[str]:
+def lines_of(report: ImportReport) -> Iterator[str]:
     imported = report.imported
     total = len(imported.jobs) + len(imported.left_out)
     yield ""
@@ -64,7 +64,7 @@ def _job(job: Carried, found: Comparison) -> Iterator[str]:
         yield f"  note     {note.what}: {note.why}\n           → {note.remedy}"
 
 
-def _difference(found: Difference) -> str:
+def _difference(found: FireDifference) -> str:
     parts = []
     for label, fires in (("only before", found.only_old), ("only now", found.only_new)):
         if fires:
@@ -77,7 +77,7 @@ def _moment(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}Z"
 
 
-def as_shape(report: Report, code: str | None) -> dict[str, Any]:
+def as_shape(report: ImportReport, code: str | None) -> dict[str, Any]:
     return {
         "kind": report.kind,
         "file": report.file,

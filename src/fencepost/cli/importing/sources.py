@@ -23,7 +23,7 @@ from fencepost.model.triggers import zone_name
 MOST_UNITS = 2000
 
 
-class Wish(Protocol):
+class ReadingOptions(Protocol):
     """What the command line asks for, apart from the file."""
 
     @property
@@ -34,33 +34,33 @@ class Wish(Protocol):
     def app(self) -> str | None: ...
 
 
-def read(kind: str, file: str, wish: Wish) -> Imported:
+def read(kind: str, file: str, wish: ReadingOptions) -> Imported:
     found = READERS[kind](file, wish)
     if not found.jobs and not found.left_out:
         raise ConfigurationError(f"{file} holds no entry of {kind}; name the file that does")
     return found
 
 
-def _crontab(file: str, wish: Wish) -> Imported:
+def _crontab(file: str, wish: ReadingOptions) -> Imported:
     path = Path(file)
     system = wish.system if wish.system is not None else path.name == "crontab" and str(path.parent) == "/etc"
     in_folder = wish.system is None and path.absolute().parent.name == "cron.d"
     return read_crontab(_text(file), wish.tz or _here(), system=system or in_folder)
 
 
-def _systemd(file: str, wish: Wish) -> Imported:
+def _systemd(file: str, wish: ReadingOptions) -> Imported:
     return read_timers(_units(file), wish.tz or _here())
 
 
-def _kubernetes(file: str, wish: Wish) -> Imported:
+def _kubernetes(file: str, wish: ReadingOptions) -> Imported:
     return read_cronjobs(_text(file), wish.tz or "UTC")
 
 
-def _django(file: str, wish: Wish) -> Imported:
+def _django(file: str, wish: ReadingOptions) -> Imported:
     return read_dump(_text(file), wish.tz, wish.app)
 
 
-def _celery(file: str, wish: Wish) -> Imported:
+def _celery(file: str, wish: ReadingOptions) -> Imported:
     if _is_target(file):
         app = attribute_of(file)
         note(f"fencepost: imported {file.partition(':')[0]}, which ran its code")
@@ -68,7 +68,7 @@ def _celery(file: str, wish: Wish) -> Imported:
     return celery.read_source(_text(file), wish.tz, wish.app)
 
 
-def _apscheduler(file: str, wish: Wish) -> Imported:
+def _apscheduler(file: str, wish: ReadingOptions) -> Imported:
     if _is_target(file):
         scheduler = attribute_of(file)
         note(f"fencepost: imported {file.partition(':')[0]}, which ran its code")
@@ -76,7 +76,7 @@ def _apscheduler(file: str, wish: Wish) -> Imported:
     return apscheduler.read_source(_text(file), Path(file).stem, wish.tz or _here())
 
 
-READERS: dict[str, Callable[[str, Wish], Imported]] = {
+READERS: dict[str, Callable[[str, ReadingOptions], Imported]] = {
     "crontab": _crontab,
     "systemd": _systemd,
     "kubernetes": _kubernetes,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
-from fencepost.cli.importing.report import Report, as_shape, lines_of
+from fencepost.cli.importing.report import ImportReport, as_shape, lines_of
 from fencepost.cli.importing.sources import read
 from fencepost.cli.migrate.compare import compare
-from fencepost.cli.migrate.values import Command, Imported
+from fencepost.cli.migrate.values import Imported, ShellCommand
 from fencepost.cli.migrate.write import in_python, in_toml
 from fencepost.cli.output import emit, note, say
 from fencepost.clock import SystemClock
@@ -25,7 +25,7 @@ SUFFIXES = {".py": "python", ".toml": "toml"}
 
 
 @dataclass(frozen=True)
-class Wish:
+class ImportOptions:
     """What the command line asks for, apart from the file."""
 
     form: str | None
@@ -38,7 +38,7 @@ class Wish:
     as_json: bool
 
 
-def carry_over(kind: str, file: str, wish: Wish) -> int:
+def carry_over(kind: str, file: str, wish: ImportOptions) -> int:
     """The exit code is that of `diff`: 1 if something was left out or fires at other times."""
     output = wish.output
     if output is not None and os.path.lexists(output):
@@ -49,10 +49,12 @@ def carry_over(kind: str, file: str, wish: Wish) -> int:
     comparisons = [compare(job, after, wish.count) for job in imported.jobs]
     form = wish.form or _form_for(imported, output)
     code = WRITERS[form](imported, f"Imported from {kind}: {Path(file).name}")
-    report = Report(kind, file, imported, comparisons)
+    report = ImportReport(kind, file, imported, comparisons)
     if output is not None and imported.jobs:
         _write(
-            output, code, secret=any(isinstance(job.body, Command) and job.body.env for job in imported.jobs)
+            output,
+            code,
+            secret=any(isinstance(job.body, ShellCommand) and job.body.env for job in imported.jobs),
         )
     if wish.as_json:
         emit(as_shape(report, code if output is None else None))
@@ -61,7 +63,7 @@ def carry_over(kind: str, file: str, wish: Wish) -> int:
     return 0 if report.complete else 1
 
 
-def _check(wish: Wish) -> None:
+def _check(wish: ImportOptions) -> None:
     if wish.tz is not None:
         zone_name(wish.tz)
     if wish.app is None:
@@ -73,7 +75,7 @@ def _check(wish: Wish) -> None:
         raise UsageError(f"--app {wish.app!r} must be module:attribute, as in proj.celery:app")
 
 
-def _print(report: Report, code: str, output: Path | None) -> None:
+def _print(report: ImportReport, code: str, output: Path | None) -> None:
     """The code goes where a shell can redirect it, the report where a person sees it."""
     if output is None and report.imported.jobs:
         click.echo(code, nl=False)
@@ -90,7 +92,7 @@ def _print(report: Report, code: str, output: Path | None) -> None:
 def _form_for(imported: Imported, output: Path | None) -> str:
     if output is not None and output.suffix in SUFFIXES:
         return SUFFIXES[output.suffix]
-    return "toml" if all(isinstance(job.body, Command) for job in imported.jobs) else "python"
+    return "toml" if all(isinstance(job.body, ShellCommand) for job in imported.jobs) else "python"
 
 
 def _write(output: Path, code: str, *, secret: bool) -> None:

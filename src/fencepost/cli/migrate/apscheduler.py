@@ -7,18 +7,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fencepost.cli.migrate.apscheduler_cron import Schedule, triggers_of
-from fencepost.cli.migrate.apscheduler_source import KINDS, Found, Source, plain
+from fencepost.cli.migrate.apscheduler_source import KINDS, FoundJob, SourceReader, plain
 from fencepost.cli.migrate.source import parsed
 from fencepost.cli.migrate.values import (
     LONGEST_SECONDS,
     MOST_ENTRIES,
-    Call,
+    CannotCarryOver,
     Carried,
+    FunctionCall,
     Imported,
-    LeftOut,
-    Names,
+    JobIds,
+    NotCarriedOver,
     Note,
-    Unreadable,
 )
 from fencepost.errors import ConfigurationError, UsageError
 
@@ -52,12 +52,12 @@ def read_scheduler(scheduler: Any, target: str, tz: str | None) -> Imported:
 
 def read_source(text: str, module_name: str, tz: str) -> Imported:
     """A module with `scheduler.add_job(…)` and `@scheduler.scheduled_job(…)`."""
-    return _imported(Source(parsed(text), module_name, tz).jobs())
+    return _imported(SourceReader(parsed(text), module_name, tz).jobs())
 
 
-def _imported(found: Iterable[Found]) -> Imported:
-    names = Names()
-    jobs, left_out = list[Carried](), list[LeftOut]()
+def _imported(found: Iterable[FoundJob]) -> Imported:
+    names = JobIds()
+    jobs, left_out = list[Carried](), list[NotCarriedOver]()
     for job in found:
         if len(jobs) + len(left_out) >= MOST_ENTRIES:
             raise ConfigurationError(f"there are more than {MOST_ENTRIES} jobs; import them in parts")
@@ -65,27 +65,31 @@ def _imported(found: Iterable[Found]) -> Imported:
             if job.problem:
                 raise job.problem
             jobs.append(_carried(job, names))
-        except Unreadable as problem:
-            left_out.append(LeftOut(job.where, str(job.schedule)[:80], problem.why, problem.remedy))
+        except CannotCarryOver as problem:
+            left_out.append(NotCarriedOver(job.where, str(job.schedule)[:80], problem.why, problem.remedy))
         except (ConfigurationError, TypeError) as error:
             why, _, remedy = str(error).partition("; ")
             left_out.append(
-                LeftOut(job.where, str(job.schedule)[:80], why, remedy or "correct it and import again")
+                NotCarriedOver(
+                    job.where, str(job.schedule)[:80], why, remedy or "correct it and import again"
+                )
             )
     return Imported(tuple(jobs), tuple(left_out), ALWAYS)
 
 
-def _carried(job: Found, names: Names) -> Carried:
+def _carried(job: FoundJob, names: JobIds) -> Carried:
     old, trigger, notes = triggers_of(job.schedule, job.tz)
     if not isinstance(job.args or (), list | tuple) or not isinstance(job.kwargs or {}, Mapping):
-        raise Unreadable("its args are no list, or its kwargs no dictionary", "write them so in the file")
+        raise CannotCarryOver(
+            "its args are no list, or its kwargs no dictionary", "write them so in the file"
+        )
     args, kwargs = list(job.args or ()), dict(job.kwargs or {})
     if not all(map(plain, [*args, *kwargs.values()])):
-        raise Unreadable("its arguments are no plain values", "make them inside of the function")
+        raise CannotCarryOver("its arguments are no plain values", "make them inside of the function")
     if not all(part.isidentifier() for part in f"{job.module}.{job.function}".split(".")):
-        raise Unreadable("its function cannot be imported by a name", "move it to the top of a module")
+        raise CannotCarryOver("its function cannot be imported by a name", "move it to the top of a module")
     policies = _policies(job.options)
-    body = Call(job.module, job.function, args, kwargs, job.is_async)
+    body = FunctionCall(job.module, job.function, args, kwargs, job.is_async)
     id = names.id_for(str(job.options.get("id") or job.function))
     return Carried(id, job.where, str(job.schedule), old, trigger, body, job.tz, policies, tuple(notes))
 
@@ -105,7 +109,7 @@ def _policies(options: Mapping[str, Any]) -> dict[str, Any]:
 # A scheduler that was imported.
 
 
-def _of_job(job: Any, tz: str | None) -> Found:
+def _of_job(job: Any, tz: str | None) -> FoundJob:
     where = f"job {job.id!r}"
     module, _, function = str(job.func_ref or "").partition(":")
     zone = _zone_name(getattr(job.trigger, "timezone", None)) or tz or "UTC"
@@ -118,9 +122,9 @@ def _of_job(job: Any, tz: str | None) -> Found:
         options["id"] = None  # APScheduler made it up
     problem = None
     if hasattr(job, "next_run_time") and job.next_run_time is None:
-        problem = Unreadable("it is paused", "resume it and import again, or leave it out for good")
+        problem = CannotCarryOver("it is paused", "resume it and import again, or leave it out for good")
     is_async = inspect.iscoroutinefunction(job.func)
-    return Found(
+    return FoundJob(
         where,
         module,
         function,

@@ -20,18 +20,18 @@ from fencepost.cli.migrate.fields import (
     MINUTE,
     MONTH,
     WEEKDAYS,
-    Field,
+    CronField,
     both_days,
     compact,
     numbers,
 )
 from fencepost.cli.migrate.oncalendar import SECOND, year_bounds
-from fencepost.cli.migrate.values import Note, OldCalendar, Unreadable
+from fencepost.cli.migrate.values import CannotCarryOver, Note, OldCalendar
 from fencepost.cli.migrate.walk import Grid, Moments, Walls, shifted
 
-YEAR = Field("year", 1970, 9999, {})
-WEEK = Field("week", 1, 53, {})
-WEEKDAY = Field("day of the week", 0, 6, {name: (n - 1) % 7 for name, n in WEEKDAYS.items()})
+YEAR = CronField("year", 1970, 9999, {})
+WEEK = CronField("week", 1, 53, {})
+WEEKDAY = CronField("day of the week", 0, 6, {name: (n - 1) % 7 for name, n in WEEKDAYS.items()})
 FIELDS = {
     "year": YEAR,
     "month": MONTH,
@@ -87,7 +87,7 @@ def triggers_of(schedule: Schedule, tz: str) -> tuple[OldCalendar, Trigger, list
             return Grid(length, anchor, end), every(length, anchor=anchor, end=end), notes
         case "date" if (moment := _moment(given.get("run_date"), tz)) is not None:
             return Moments([moment]), at(moment), notes
-    raise Unreadable(
+    raise CannotCarryOver(
         f"{schedule} has no counterpart here",
         "hand the trigger itself to @scheduler.job: with fencepost[apscheduler] it is accepted",
     )
@@ -97,7 +97,9 @@ def _texts(given: Mapping[str, Any]) -> dict[str, str]:
     """All fields: what is coarser than the finest given one is any, what is finer is at its lowest."""
     unknown = given.keys() - FIELDS.keys()
     if unknown:
-        raise Unreadable(f"{sorted(unknown)[0]!r} is no field of a cron trigger", f"use {', '.join(FIELDS)}")
+        raise CannotCarryOver(
+            f"{sorted(unknown)[0]!r} is no field of a cron trigger", f"use {', '.join(FIELDS)}"
+        )
     names = list(FIELDS)
     finest = max((names.index(name) for name in given if given[name] is not None), default=len(names))
     return {
@@ -154,7 +156,7 @@ def _days(text: str, when: date) -> set[int]:
 def _cron(given: Mapping[str, Any], tz: str, start: datetime | None, end: datetime | None) -> Trigger:
     texts = _texts(given)
     if len(_numbers(texts, "week")) < WEEK.high:
-        raise Unreadable(
+        raise CannotCarryOver(
             "weeks of the year have no cron expression",
             "hand the trigger itself to @scheduler.job: with fencepost[apscheduler] it is accepted",
         )
@@ -181,7 +183,7 @@ def _day_fields(texts: Mapping[str, str]) -> tuple[str, str]:
     if all(named) and len(weekdays) == 7:
         return "*", ",".join(_nth(found[1], found[2]) for found in named if found)
     if "last" in parts or any(named):
-        raise Unreadable(
+        raise CannotCarryOver(
             f"day={texts['day']!r} together with other days has no cron expression",
             "hand the trigger itself to @scheduler.job: with fencepost[apscheduler] it is accepted",
         )
@@ -201,9 +203,11 @@ def _moment(given: Any, tz: str) -> datetime | None:
         try:
             given = datetime.fromisoformat(given)
         except ValueError:
-            raise Unreadable(f"{given!r} is no time", "write it like 2026-11-15T12:00:00+01:00") from None
+            raise CannotCarryOver(
+                f"{given!r} is no time", "write it like 2026-11-15T12:00:00+01:00"
+            ) from None
     if isinstance(given, date) and not isinstance(given, datetime):
         given = datetime(given.year, given.month, given.day, tzinfo=ZoneInfo(tz))
     if not isinstance(given, datetime):
-        raise Unreadable(f"{given!r} is no time", "write a datetime")
+        raise CannotCarryOver(f"{given!r} is no time", "write a datetime")
     return (given if given.tzinfo else given.replace(tzinfo=ZoneInfo(tz))).astimezone(UTC)

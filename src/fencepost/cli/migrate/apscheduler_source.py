@@ -10,7 +10,7 @@ from typing import Any
 
 from fencepost.cli.migrate.apscheduler_cron import Schedule
 from fencepost.cli.migrate.source import Called, Reference, constants, literal
-from fencepost.cli.migrate.values import Unreadable
+from fencepost.cli.migrate.values import CannotCarryOver
 
 KINDS = {"CronTrigger": "cron", "IntervalTrigger": "interval", "DateTrigger": "date"}
 ADD_JOB = (
@@ -29,7 +29,7 @@ OTHERS = ("next_run_time", "jobstore", "executor", "replace_existing")
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundJob:
     """A job as it was found."""
 
     where: str
@@ -41,7 +41,7 @@ class Found:
     args: Any = ()
     kwargs: Any = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    problem: Unreadable | None = None
+    problem: CannotCarryOver | None = None
 
 
 def plain(value: Any) -> bool:
@@ -52,7 +52,7 @@ def plain(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float | bool)
 
 
-class Source:
+class SourceReader:
     """Finds `add_job(…)` and `@….scheduled_job(…)` in a parsed module."""
 
     def __init__(self, module: ast.Module, name: str, tz: str) -> None:
@@ -62,7 +62,7 @@ class Source:
         self.functions = dict(self._functions(name))
         self.coroutines = {node.name for node in ast.walk(module) if isinstance(node, ast.AsyncFunctionDef)}
 
-    def jobs(self) -> Iterator[Found]:
+    def jobs(self) -> Iterator[FoundJob]:
         for node in ast.walk(self.module):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 for decorator in node.decorator_list:
@@ -77,7 +77,7 @@ class Source:
             isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
         )
 
-    def _job(self, node: Any, positions: tuple[str, ...], function: str | None) -> Found:
+    def _job(self, node: Any, positions: tuple[str, ...], function: str | None) -> FoundJob:
         where = f"line {node.lineno}"
         try:
             call = literal(node, self.known)
@@ -85,10 +85,10 @@ class Source:
             named = function or _function_name(given.pop("func", None))
             schedule, tz = self._schedule(given)
             module, inner = self._place(named)
-        except Unreadable as problem:
-            return Found(where, "", "", Schedule(ast.unparse(node)[:60]), "UTC", problem=problem)
+        except CannotCarryOver as problem:
+            return FoundJob(where, "", "", Schedule(ast.unparse(node)[:60]), "UTC", problem=problem)
         args, kwargs = given.get("args"), given.get("kwargs")
-        return Found(where, module, inner, schedule, tz, named in self.coroutines, args, kwargs, given)
+        return FoundJob(where, module, inner, schedule, tz, named in self.coroutines, args, kwargs, given)
 
     def _schedule(self, given: dict[str, Any]) -> tuple[Schedule, str]:
         """Takes what belongs to the trigger out of the arguments of `add_job`."""
@@ -99,7 +99,7 @@ class Source:
         elif isinstance(trigger, Called):
             called = trigger
         else:
-            raise Unreadable("its trigger is computed, and the file is read without running it", MODULE)
+            raise CannotCarryOver("its trigger is computed, and the file is read without running it", MODULE)
         kind = KINDS.get(called.name.rpartition(".")[2], called.name)
         values = dict(called.kwargs)
         tz = values.pop("timezone", None)
@@ -109,11 +109,15 @@ class Source:
         elif kind == "date" and len(called.args) == 1:
             values["run_date"] = called.args[0]
         elif called.args:
-            raise Unreadable("its trigger has arguments without names", "write them as hour=2, minute=30")
+            raise CannotCarryOver(
+                "its trigger has arguments without names", "write them as hour=2, minute=30"
+            )
         if not all(plain(value) or hasattr(value, "year") for value in values.values()):
-            raise Unreadable("its trigger has values that are computed", MODULE)
+            raise CannotCarryOver("its trigger has values that are computed", MODULE)
         if kind == "date" and "run_date" not in values:
-            raise Unreadable("it runs once, when it is added", "call scheduler.trigger() where it is to run")
+            raise CannotCarryOver(
+                "it runs once, when it is added", "call scheduler.trigger() where it is to run"
+            )
         return Schedule(kind, values), self._zone(tz) or self.tz
 
     def _zone(self, value: Any) -> str | None:
@@ -123,7 +127,7 @@ class Source:
         if isinstance(value, Reference) and value.name.lower().rpartition(".")[2] == "utc":
             return "UTC"
         if value is not None and not isinstance(value, str):
-            raise Unreadable("its time zone is computed", 'write its name, as timezone="Europe/Zurich"')
+            raise CannotCarryOver("its time zone is computed", 'write its name, as timezone="Europe/Zurich"')
         return value
 
     def _default_zone(self) -> str | None:
@@ -131,7 +135,7 @@ class Source:
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Scheduler"):
                 for word in node.keywords:
                     if word.arg == "timezone":
-                        with suppress(Unreadable):  # computed: --tz, or the machine's
+                        with suppress(CannotCarryOver):  # computed: --tz, or the machine's
                             return self._zone(literal(word.value, self.known))
         return None
 
@@ -154,7 +158,7 @@ class Source:
         first, dot, rest = name.rpartition(".")
         found = self.functions.get(first if dot else name)
         if found is None or (dot and found[1]):
-            raise Unreadable(
+            raise CannotCarryOver(
                 f"{name} is not a function at the top of the file or imported by it",
                 "move it there, or " + MODULE,
             )
@@ -169,4 +173,4 @@ def _function_name(value: Any) -> str:
         return value.name
     if isinstance(value, str) and ":" in value:
         return value
-    raise Unreadable("its function is no name", "move it to the top of a module")
+    raise CannotCarryOver("its function is no name", "move it to the top of a module")

@@ -19,16 +19,24 @@ from fencepost.cli.migrate.fields import (
     MINUTE,
     MONTH,
     WEEKDAYS,
-    Field,
+    CronField,
     both_days,
     compact,
     numbers,
 )
-from fencepost.cli.migrate.values import Carried, LeftOut, Names, Note, OldCalendar, Send, Unreadable
+from fencepost.cli.migrate.values import (
+    CannotCarryOver,
+    Carried,
+    JobIds,
+    NotCarriedOver,
+    Note,
+    OldCalendar,
+    Send,
+)
 from fencepost.cli.migrate.walk import Moments, WallGrid, Walls, next_wall
 from fencepost.errors import ConfigurationError
 
-WEEKDAY = Field("day of the week", 0, 6, WEEKDAYS)
+WEEKDAY = CronField("day of the week", 0, 6, WEEKDAYS)
 ALWAYS = (
     Note(
         "the task's own run",
@@ -63,7 +71,7 @@ class Crontab:
     def of_text(cls, text: str) -> Crontab:
         fields = text.split()
         if len(fields) != 5:
-            raise Unreadable(f"{text!r} does not have five fields", "write it like 30 2 * * *")
+            raise CannotCarryOver(f"{text!r} does not have five fields", "write it like 30 2 * * *")
         minute, hour, day, month, weekday = fields
         return cls(minute, hour, weekday, day, month)
 
@@ -73,7 +81,7 @@ class Crontab:
 
 
 @dataclass(frozen=True)
-class Entry:
+class BeatEntry:
     """One entry of a beat schedule. `schedule` is a `Crontab`, a length, a moment, or something else to be left out."""
 
     name: str
@@ -86,32 +94,32 @@ class Entry:
     tz: str | None = None
     start: datetime | None = None
     end: datetime | None = None
-    problem: Unreadable | None = None
+    problem: CannotCarryOver | None = None
     """Why it was left out already."""
 
 
 def carried(
-    entries: Iterable[Entry], tz: str, app: str | None
-) -> tuple[tuple[Carried, ...], tuple[LeftOut, ...]]:
-    names = Names()
+    entries: Iterable[BeatEntry], tz: str, app: str | None
+) -> tuple[tuple[Carried, ...], tuple[NotCarriedOver, ...]]:
+    names = JobIds()
     jobs, left_out = [], []
     for entry in entries:
         try:
             if entry.problem:
                 raise entry.problem
             jobs.append(_job(entry, entry.tz or tz, app, names))
-        except Unreadable as problem:
+        except CannotCarryOver as problem:
             shown = str(entry.schedule)[:60]
-            left_out.append(LeftOut(f"entry {entry.name!r}", shown, problem.why, problem.remedy))
+            left_out.append(NotCarriedOver(f"entry {entry.name!r}", shown, problem.why, problem.remedy))
     return tuple(jobs), tuple(left_out)
 
 
-def _job(entry: Entry, tz: str, app: str | None, names: Names) -> Carried:
+def _job(entry: BeatEntry, tz: str, app: str | None, names: JobIds) -> Carried:
     try:
         old, trigger = _schedule(entry.schedule, tz, entry.start, entry.end)
     except ConfigurationError as error:
         why, _, remedy = str(error).partition("; ")
-        raise Unreadable(why, remedy or "correct it and import again") from None
+        raise CannotCarryOver(why, remedy or "correct it and import again") from None
     body = Send(
         entry.task,
         _plain(list(entry.args or ()), "args"),
@@ -138,7 +146,7 @@ def _schedule(
     schedule: Any, tz: str, start: datetime | None, end: datetime | None
 ) -> tuple[OldCalendar, Trigger]:
     if isinstance(schedule, bool) or not isinstance(schedule, int | float | timedelta | datetime | Crontab):
-        raise Unreadable(
+        raise CannotCarryOver(
             f"its schedule {str(schedule)[:60]} is no crontab, interval or moment",
             "write it as one of these, or as a job of your own",
         )
@@ -175,7 +183,7 @@ def _expression(crontab: Crontab) -> str:
     return " ".join([minute, hour, day, compact(_numbers(crontab.month_of_year, MONTH), MONTH), weekday])
 
 
-def _numbers(given: Any, field: Field) -> list[int]:
+def _numbers(given: Any, field: CronField) -> list[int]:
     if isinstance(given, str):
         return numbers(given.replace(" ", ""), field, wraps=True)
     values = [given] if isinstance(given, int) else list(given) if isinstance(given, Iterable) else [None]
@@ -205,7 +213,7 @@ def _plain(value: Any, name: str) -> Any:
     except (TypeError, ValueError, RecursionError):
         same = None
     if same != value:
-        raise Unreadable(
+        raise CannotCarryOver(
             f"its {name} hold something that is no JSON",
             f"write {name} of text, numbers, lists and dictionaries",
         )

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from fencepost.cli.migrate.beat import ALWAYS, Crontab, Entry, carried
+from fencepost.cli.migrate.beat import ALWAYS, BeatEntry, Crontab, carried
 from fencepost.cli.migrate.source import Called, Reference, constants, literal, parsed
-from fencepost.cli.migrate.values import MOST_ENTRIES, Imported, Note, Unreadable
+from fencepost.cli.migrate.values import MOST_ENTRIES, CannotCarryOver, Imported, Note
 from fencepost.errors import ConfigurationError, UsageError
 
 SCHEDULES = frozenset({"beat_schedule", "CELERY_BEAT_SCHEDULE", "CELERYBEAT_SCHEDULE"})
@@ -38,7 +38,7 @@ def read_source(text: str, tz: str | None, app: str | None) -> Imported:
     module = parsed(text)
     known = constants(module)
     schedule: dict[str, Any] = {}
-    entries: list[Entry] = []
+    entries: list[BeatEntry] = []
     zone = tz
     for name, node in _settings(module):
         if name in ZONES and tz is None:
@@ -52,8 +52,8 @@ def read_source(text: str, tz: str | None, app: str | None) -> Imported:
     for name, node in _bounded(schedule).items():
         try:
             entries.append(_entry(name, literal(node, known), _of_call))
-        except Unreadable as problem:
-            entries.append(Entry(name, "", ast.unparse(node)[:60], problem=problem))
+        except CannotCarryOver as problem:
+            entries.append(BeatEntry(name, "", ast.unparse(node)[:60], problem=problem))
     entries += _added_by_code(module)
     notes = ALWAYS if app else (NO_APP, *ALWAYS)
     return Imported(*carried(entries, zone or "UTC", app), notes)
@@ -73,31 +73,33 @@ def _settings(module: ast.Module) -> Iterator[tuple[str, ast.expr]]:
             yield from ((word.arg, word.value) for word in node.keywords if word.arg is not None)
 
 
-def _added_by_code(module: ast.Module) -> Iterator[Entry]:
-    problem = Unreadable(
+def _added_by_code(module: ast.Module) -> Iterator[BeatEntry]:
+    problem = CannotCarryOver(
         "add_periodic_task adds it when the app runs, and the file is read without running it",
         "name module:attribute instead of the file, which imports the app",
     )
     for node in ast.walk(module):
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".add_periodic_task"):
             shown = ast.unparse(node.args[0])[:60] if node.args else ""
-            yield Entry(f"line {node.lineno}", "", shown, problem=problem)
+            yield BeatEntry(f"line {node.lineno}", "", shown, problem=problem)
 
 
-def _entry(name: str, given: Any, schedule_of: Any) -> Entry:
+def _entry(name: str, given: Any, schedule_of: Any) -> BeatEntry:
     if not isinstance(given, Mapping) or not isinstance(given.get("task"), str):
-        return Entry(name, "", "", problem=Unreadable("it names no task", 'write "task": "module.function"'))
+        return BeatEntry(
+            name, "", "", problem=CannotCarryOver("it names no task", 'write "task": "module.function"')
+        )
     try:
         schedule = schedule_of(given.get("schedule"))
-    except Unreadable as problem:
-        return Entry(name, given["task"], given.get("schedule"), problem=problem)
+    except CannotCarryOver as problem:
+        return BeatEntry(name, given["task"], given.get("schedule"), problem=problem)
     for part, kind in (("args", list | tuple), ("kwargs", Mapping), ("options", Mapping)):
         if given.get(part) is not None and not isinstance(given[part], kind):
-            mixed = Unreadable(
+            mixed = CannotCarryOver(
                 f"its {part} are not plain values", "write them in the file, or name module:attribute"
             )
-            return Entry(name, given["task"], schedule, problem=mixed)
-    return Entry(
+            return BeatEntry(name, given["task"], schedule, problem=mixed)
+    return BeatEntry(
         name,
         given["task"],
         schedule,
@@ -113,7 +115,7 @@ def _of_object(schedule: Any) -> Any:
     kind = f"{type(schedule).__module__}.{type(schedule).__name__}"
     if kind == "celery.schedules.crontab":
         if schedule.nowfun is not None:
-            raise Unreadable(
+            raise CannotCarryOver(
                 "its crontab has a clock of its own (nowfun)", "remove nowfun, and set the timezone"
             )
         return Crontab(**{field: getattr(schedule, f"_orig_{field}") for field in FIELDS})
@@ -127,7 +129,7 @@ def _of_object(schedule: Any) -> Any:
 def _of_call(schedule: Any) -> Any:
     if not isinstance(schedule, Called):
         if isinstance(schedule, Reference):
-            raise Unreadable(
+            raise CannotCarryOver(
                 f"its schedule is {schedule.name}, and the file is read without running it",
                 "name module:attribute instead of the file, which imports it",
             )
@@ -144,11 +146,13 @@ def _of_call(schedule: Any) -> Any:
         return length
     if name == "solar":
         raise _solar(schedule.name)
-    raise Unreadable(f"{schedule.name}(…) is not known", "use crontab(), schedule(), a timedelta or seconds")
+    raise CannotCarryOver(
+        f"{schedule.name}(…) is not known", "use crontab(), schedule(), a timedelta or seconds"
+    )
 
 
-def _solar(shown: Any) -> Unreadable:
-    return Unreadable(
+def _solar(shown: Any) -> CannotCarryOver:
+    return CannotCarryOver(
         f"{str(shown)[:40]} follows the sun, which no trigger here does",
         "let a job at an early fixed time work out the moment, and wait until then",
     )
@@ -159,7 +163,7 @@ def _key(node: ast.expr | None, known: Mapping[str, Any]) -> str:
         return ""
     try:
         value = literal(node, known)
-    except Unreadable:
+    except CannotCarryOver:
         value = None
     return value if isinstance(value, str) else ast.unparse(node)[:60]
 

@@ -22,7 +22,7 @@ HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
-class Difference:
+class FireDifference:
     """Fires of one system that the other does not have."""
 
     only_old: tuple[datetime, ...]
@@ -32,7 +32,7 @@ class Difference:
         return bool(self.only_old or self.only_new)
 
     @classmethod
-    def of(cls, old: Iterable[datetime], new: Iterable[datetime]) -> Difference:
+    def of(cls, old: Iterable[datetime], new: Iterable[datetime]) -> FireDifference:
         was, becomes = set(old), set(new)
         return cls(tuple(sorted(was - becomes)), tuple(sorted(becomes - was)))
 
@@ -43,9 +43,9 @@ class Comparison:
 
     old: tuple[datetime, ...]
     new: tuple[datetime, ...]
-    difference: Difference
+    difference: FireDifference
     """Among the next fires, apart from what a change of the clock explains."""
-    at_changes: Difference
+    at_changes: FireDifference
     """Around the changes of the clock within a year, and those that the next fires meet."""
 
 
@@ -53,9 +53,9 @@ def compare(job: Carried, after: datetime, count: int) -> Comparison:
     """The next `count` fires of both, as far as both are known, and those around the next changes of the clock."""
     trigger, zone = job.trigger.resolved(after), ZoneInfo(job.tz)
     old, new = _next(job.old, after, count), _next(trigger, after, count)
-    ahead = Difference.of(*_common(old, new, count))
+    ahead = FireDifference.of(*_common(old, new, count))
     near = [
-        Difference.of(_around(job.old, change), _around(trigger, change))
+        FireDifference.of(_around(job.old, change), _around(trigger, change))
         for change in (_clock_changes(zone, after) if _meets_changes(job.old) else ())
     ]
 
@@ -67,8 +67,8 @@ def compare(job: Carried, after: datetime, count: int) -> Comparison:
     return Comparison(
         old,
         new,
-        Difference.of(pick(ahead.only_old, False), pick(ahead.only_new, False)),
-        Difference.of(pick(only_old, True), pick(only_new, True)),
+        FireDifference.of(pick(ahead.only_old, False), pick(ahead.only_new, False)),
+        FireDifference.of(pick(only_old, True), pick(only_new, True)),
     )
 
 

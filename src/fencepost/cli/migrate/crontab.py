@@ -21,13 +21,13 @@ from fencepost import cron
 from fencepost.cli.migrate.fields import DAY, HOUR, MINUTE, MONTH, WEEKDAY, numbers, words
 from fencepost.cli.migrate.values import (
     MOST_ENTRIES,
+    CannotCarryOver,
     Carried,
-    Command,
     Imported,
-    LeftOut,
-    Names,
+    JobIds,
+    NotCarriedOver,
     Note,
-    Unreadable,
+    ShellCommand,
 )
 from fencepost.cli.migrate.walk import Walls, after_the_gap, every_pass
 from fencepost.errors import ConfigurationError
@@ -89,9 +89,9 @@ class _Setting:
 
 def read_crontab(text: str, tz: str, *, system: bool = False) -> Imported:
     """`system`: with a user column, as /etc/crontab and the files of /etc/cron.d have it."""
-    names, setting = Names(), _Setting(tz)
+    names, setting = JobIds(), _Setting(tz)
     jobs: list[Carried] = []
-    left_out: list[LeftOut] = []
+    left_out: list[NotCarriedOver] = []
     users: set[str] = set()
     for number, line in enumerate(text.split("\n"), start=1):
         stripped = line.strip()
@@ -106,8 +106,8 @@ def read_crontab(text: str, tz: str, *, system: bool = False) -> Imported:
             schedule, user, command = _parts(stripped, system)
             users.update([user] if user else [])
             jobs.append(_job(origin, schedule, command, setting, names))
-        except Unreadable as problem:
-            left_out.append(LeftOut(origin, _shown(stripped), problem.why, problem.remedy))
+        except CannotCarryOver as problem:
+            left_out.append(NotCarriedOver(origin, _shown(stripped), problem.why, problem.remedy))
     return Imported(tuple(jobs), tuple(left_out), (*ALWAYS, *_about(setting, users)))
 
 
@@ -130,36 +130,36 @@ def _parts(line: str, system: bool) -> tuple[str, str, str]:
     if line.startswith("@"):
         macro, rest = words(line, 1)
         if macro.lower() == "@reboot":
-            raise Unreadable(
+            raise CannotCarryOver(
                 "@reboot is an event of one machine, not a time",
                 "start the command with the machine (a systemd service), or beside `fencepost run`",
             )
         if macro.lower() not in MACROS:
-            raise Unreadable(f"{macro} is not known", f"use one of {', '.join(MACROS)}, or five fields")
+            raise CannotCarryOver(f"{macro} is not known", f"use one of {', '.join(MACROS)}, or five fields")
         schedule = macro
     else:
         *fields, rest = words(line, 5)
         if len(fields) < 5:
-            raise Unreadable("a line has five fields and a command", "write it like 30 2 * * * command")
+            raise CannotCarryOver("a line has five fields and a command", "write it like 30 2 * * * command")
         schedule = " ".join(fields)
     user = ""
     if system:
         user, rest = words(rest, 1)
     if not rest:
-        raise Unreadable(
+        raise CannotCarryOver(
             "there is no command after the schedule",
             "add it, or say --system or --no-system: system crontabs have a user before the command",
         )
     return schedule, user, rest
 
 
-def _job(origin: str, schedule: str, command: str, setting: _Setting, names: Names) -> Carried:
+def _job(origin: str, schedule: str, command: str, setting: _Setting, names: JobIds) -> Carried:
     fields = MACROS.get(schedule.lower(), schedule)
     try:
         old = calendar(fields, setting.tz)
         trigger = cron(fields, tz=setting.tz)
     except ConfigurationError as error:
-        raise Unreadable(*_halves(str(error))) from None
+        raise CannotCarryOver(*_halves(str(error))) from None
     return Carried(
         id=names.id_for(name_of(command)),
         origin=origin,
@@ -193,7 +193,7 @@ def calendar(fields: str, tz: str) -> Walls:
     )
 
 
-def _body(command: str, setting: _Setting) -> Command:
+def _body(command: str, setting: _Setting) -> ShellCommand:
     """What cron gives to the shell, with standard input from the text after the first `%`."""
     text, *lines = (part.replace(r"\%", "%") for part in re.split(r"(?<!\\)%", command))
     text = text.strip()
@@ -202,7 +202,7 @@ def _body(command: str, setting: _Setting) -> Command:
     env = {name: value for name, value in setting.env.items() if name not in NOT_ENVIRONMENT}
     shell = setting.env.get("SHELL", "/bin/sh")
     words: str | Sequence[str] = text if shell == "/bin/sh" else [shell, "-c", text]
-    return Command(words, env, setting.env.get("HOME"))
+    return ShellCommand(words, env, setting.env.get("HOME"))
 
 
 def _about(setting: _Setting, users: set[str]) -> list[Note]:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from fencepost.cli.migrate.beat import ALWAYS, Crontab, Entry, carried
+from fencepost.cli.migrate.beat import ALWAYS, BeatEntry, Crontab, carried
 from fencepost.cli.migrate.celery import NO_APP
-from fencepost.cli.migrate.values import MOST_ENTRIES, Imported, Unreadable
+from fencepost.cli.migrate.values import MOST_ENTRIES, CannotCarryOver, Imported
 from fencepost.errors import ConfigurationError
 
 PERIODS = {
@@ -54,25 +54,25 @@ def _tables(text: str) -> dict[str, dict[str, Row]]:
     return tables
 
 
-def _entry(row: Row, tables: Mapping[str, Mapping[str, Row]]) -> Entry:
+def _entry(row: Row, tables: Mapping[str, Mapping[str, Row]]) -> BeatEntry:
     name, task = str(row.get("name") or "without a name"), str(row.get("task") or "")
     schedule: Any = ""
     try:
         schedule, tz = _schedule(row, tables)
         if not row.get("enabled", True):
-            raise Unreadable("it is disabled", "enable it and dump again, or leave it out for good")
+            raise CannotCarryOver("it is disabled", "enable it and dump again, or leave it out for good")
         if row.get("one_off") and not isinstance(schedule, datetime):
-            raise Unreadable(
+            raise CannotCarryOver(
                 "it runs once, at the next time of its schedule (one_off)",
                 "write a job with at(moment) yourself",
             )
         if not task:
-            raise Unreadable("it names no task", "give it one, or leave it out")
+            raise CannotCarryOver("it names no task", "give it one, or leave it out")
         start, end = (_moment(row[part]) if row.get(part) else None for part in ("start_time", "expires"))
         args, kwargs = _json(row, "args", list), _json(row, "kwargs", dict)
-        return Entry(name, task, schedule, args, kwargs, _options(row), tz=tz, start=start, end=end)
-    except Unreadable as problem:
-        return Entry(name, task, schedule, problem=problem)
+        return BeatEntry(name, task, schedule, args, kwargs, _options(row), tz=tz, start=start, end=end)
+    except CannotCarryOver as problem:
+        return BeatEntry(name, task, schedule, problem=problem)
 
 
 def _schedule(row: Row, tables: Mapping[str, Mapping[str, Row]]) -> tuple[Any, str | None]:
@@ -80,11 +80,11 @@ def _schedule(row: Row, tables: Mapping[str, Mapping[str, Row]]) -> tuple[Any, s
         if row.get(kind) is not None:
             found = tables.get(f"{kind}schedule", {}).get(str(row[kind]))
             if found is None:
-                raise Unreadable(
+                raise CannotCarryOver(
                     f"its {kind} schedule is not in the file", "dump all of django_celery_beat, not one table"
                 )
             return read(found)
-    raise Unreadable("it has no schedule", "give it one and dump again")
+    raise CannotCarryOver("it has no schedule", "give it one and dump again")
 
 
 def _crontab(row: Row) -> tuple[Crontab, str | None]:
@@ -95,12 +95,12 @@ def _crontab(row: Row) -> tuple[Crontab, str | None]:
 def _interval(row: Row) -> tuple[timedelta, None]:
     every, period = row.get("every"), PERIODS.get(str(row.get("period")))
     if not isinstance(every, int) or period is None or not 0 < every < 10**9:
-        raise Unreadable(f"{every!r} {row.get('period')!r} is no interval", "correct it and dump again")
+        raise CannotCarryOver(f"{every!r} {row.get('period')!r} is no interval", "correct it and dump again")
     return every * period, None
 
 
 def _solar(row: Row) -> tuple[Any, None]:
-    raise Unreadable(
+    raise CannotCarryOver(
         f"it follows the sun ({row.get('event')}), which no trigger here does",
         "let a job at an early fixed time work out the moment and wait until then",
     )
@@ -122,7 +122,7 @@ def _moment(text: Any) -> datetime:
     try:
         moment = datetime.fromisoformat(str(text))
     except ValueError:
-        raise Unreadable(f"{text!r} is no time", "correct it and dump again") from None
+        raise CannotCarryOver(f"{text!r} is no time", "correct it and dump again") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
@@ -142,5 +142,5 @@ def _json(row: Row, name: str, kind: type) -> Any:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, kind):
-        raise Unreadable(f"its {name} are no JSON {kind.__name__}", "correct them and dump again")
+        raise CannotCarryOver(f"its {name} are no JSON {kind.__name__}", "correct them and dump again")
     return value

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fencepost.cli.migrate.values import Unreadable
+from fencepost.cli.migrate.values import CannotCarryOver
 
 MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 MONTHS = {name: number for number, name in enumerate(MONTH_NAMES, start=1)}
@@ -15,7 +15,7 @@ WEEK_BLOCKS = {tuple(range(first, first + 7)): n for n, first in enumerate((1, 8
 
 
 @dataclass(frozen=True)
-class Field:
+class CronField:
     """The numbers that a field may hold, and the names for them."""
 
     name: str
@@ -28,20 +28,20 @@ class Field:
         if value is None and text.isascii() and text.isdigit() and len(text) <= 4:
             value = int(text)
         if value is None or not self.low <= value <= self.high:
-            raise Unreadable(
+            raise CannotCarryOver(
                 f"{text!r} is no {self.name}", f"write a {self.name} from {self.low} to {self.high}"
             )
         return value
 
 
-MINUTE = Field("minute", 0, 59, {})
-HOUR = Field("hour", 0, 23, {})
-DAY = Field("day of the month", 1, 31, {})
-MONTH = Field("month", 1, 12, MONTHS)
-WEEKDAY = Field("day of the week", 0, 7, WEEKDAYS)
+MINUTE = CronField("minute", 0, 59, {})
+HOUR = CronField("hour", 0, 23, {})
+DAY = CronField("day of the month", 1, 31, {})
+MONTH = CronField("month", 1, 12, MONTHS)
+WEEKDAY = CronField("day of the week", 0, 7, WEEKDAYS)
 
 
-def numbers(text: str, field: Field, *, open_steps: bool = False, wraps: bool = False) -> list[int]:
+def numbers(text: str, field: CronField, *, open_steps: bool = False, wraps: bool = False) -> list[int]:
     """The numbers that `1,5-9,*/15` means. `open_steps`: `3/5` is 3, 8, 13, … to the end; `wraps`: `22-2` goes
     over the end."""
     found: set[int] = set()
@@ -51,7 +51,7 @@ def numbers(text: str, field: Field, *, open_steps: bool = False, wraps: bool = 
     return sorted(found)
 
 
-def _span(span: str, field: Field, stepped: bool, open_steps: bool, wraps: bool) -> Sequence[int]:
+def _span(span: str, field: CronField, stepped: bool, open_steps: bool, wraps: bool) -> Sequence[int]:
     if span == "*":
         return range(field.low, min(field.high, 6 if field is WEEKDAY else field.high) + 1)
     low, dash, high = span.partition("-")
@@ -61,13 +61,13 @@ def _span(span: str, field: Field, stepped: bool, open_steps: bool, wraps: bool)
         if last < first and wraps:
             return [*range(first, field.high + 1), *range(field.low, last + 1)]
         if last < first:
-            raise Unreadable(f"{span!r} ends before it begins", "write the smaller number first")
+            raise CannotCarryOver(f"{span!r} ends before it begins", "write the smaller number first")
         return range(first, last + 1)
     if not stepped:
         return [first]
     if open_steps:
         return range(first, field.high + 1)
-    raise Unreadable(
+    raise CannotCarryOver(
         f"{span}/… has a step without a range, which cron daemons read differently",
         f"write {first}-{field.high}/…, or {first} alone",
     )
@@ -75,14 +75,14 @@ def _span(span: str, field: Field, stepped: bool, open_steps: bool, wraps: bool)
 
 def _step(text: str, part: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and int(text) > 0):
-        raise Unreadable(f"the step in {part!r} is not a number above 0", "write it like */5")
+        raise CannotCarryOver(f"the step in {part!r} is not a number above 0", "write it like */5")
     return int(text)
 
 
 # From numbers to our text.
 
 
-def compact(values: Iterable[int], field: Field) -> str:
+def compact(values: Iterable[int], field: CronField) -> str:
     """The shortest usual text: `*`, `*/15`, `9-17`, `8-18/2`, `1,2,5`."""
     found = sorted(set(values))
     high = 6 if field is WEEKDAY else field.high
@@ -110,7 +110,7 @@ def both_days(days: Sequence[int], weekdays: Sequence[int]) -> tuple[str, str]:
         return _begun_with_star("*/31", days[1:]), weekday
     if weekdays[0] == 0:
         return day, _begun_with_star("*/7", weekdays[1:])
-    raise Unreadable(
+    raise CannotCarryOver(
         f"a day must be one of {day} in the month and also {weekday} in the week, which one cron expression cannot say",
         "let the job run on the days of the month, and let its code return on other weekdays",
     )

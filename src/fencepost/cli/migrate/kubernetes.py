@@ -15,24 +15,24 @@ from typing import Any
 
 from fencepost import Trigger, cron, every
 from fencepost.cli.migrate.crontab import MACROS
-from fencepost.cli.migrate.fields import DAY, HOUR, MINUTE, MONTH, Field, numbers
+from fencepost.cli.migrate.fields import DAY, HOUR, MINUTE, MONTH, CronField, numbers
 from fencepost.cli.migrate.fields import WEEKDAYS as WEEKDAY_NAMES
 from fencepost.cli.migrate.pods import command_of, table
 from fencepost.cli.migrate.values import (
     LONGEST_SECONDS,
     MOST_ENTRIES,
+    CannotCarryOver,
     Carried,
     Imported,
-    LeftOut,
-    Names,
+    JobIds,
+    NotCarriedOver,
     Note,
     OldCalendar,
-    Unreadable,
 )
 from fencepost.cli.migrate.walk import Grid, Walls, every_pass
 from fencepost.errors import ConfigurationError, missing_extra
 
-WEEKDAY = Field("day of the week", 0, 6, WEEKDAY_NAMES)
+WEEKDAY = CronField("day of the week", 0, 6, WEEKDAY_NAMES)
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 BACKOFF = {"first": 10, "cap": 360}
@@ -54,9 +54,9 @@ ALWAYS = (
 
 def read_cronjobs(text: str, tz: str) -> Imported:
     """`tz`: of the controller manager, which holds where a CronJob has no timeZone."""
-    names = Names()
+    names = JobIds()
     jobs: list[Carried] = []
-    left_out: list[LeftOut] = []
+    left_out: list[NotCarriedOver] = []
     for number, document in enumerate(_items(text), start=1):
         if number > MOST_ENTRIES:
             raise ConfigurationError(
@@ -67,9 +67,9 @@ def read_cronjobs(text: str, tz: str) -> Imported:
         origin = f"CronJob {_name(document)}"
         try:
             jobs.append(_job(origin, document, tz, names))
-        except Unreadable as problem:
+        except CannotCarryOver as problem:
             schedule = str(table(document, "spec").get("schedule", ""))[:60]
-            left_out.append(LeftOut(origin, schedule, problem.why, problem.remedy))
+            left_out.append(NotCarriedOver(origin, schedule, problem.why, problem.remedy))
     return Imported(tuple(jobs), tuple(left_out), ALWAYS)
 
 
@@ -105,10 +105,10 @@ def _yaml() -> Any:
     return yaml
 
 
-def _job(origin: str, document: Mapping[str, Any], default_tz: str, names: Names) -> Carried:
+def _job(origin: str, document: Mapping[str, Any], default_tz: str, names: JobIds) -> Carried:
     spec = table(document, "spec")
     if spec.get("suspend") is True:
-        raise Unreadable("it is suspended", "set suspend: false to import it, or leave it out for good")
+        raise CannotCarryOver("it is suspended", "set suspend: false to import it, or leave it out for good")
     tz, schedule = _zone(spec, default_tz)
     old, trigger = _schedule(schedule, tz)
     job = table(table(spec, "jobTemplate"), "spec")
@@ -130,7 +130,7 @@ def _job(origin: str, document: Mapping[str, Any], default_tz: str, names: Names
 def _zone(spec: Mapping[str, Any], default: str) -> tuple[str, str]:
     schedule = spec.get("schedule")
     if not isinstance(schedule, str) or not schedule.strip():
-        raise Unreadable("spec.schedule is missing", 'add it, as schedule: "30 2 * * *"')
+        raise CannotCarryOver("spec.schedule is missing", 'add it, as schedule: "30 2 * * *"')
     prefix = re.match(r"(?:CRON_)?TZ=(\S+)\s+(.*)", schedule.strip())
     if prefix:
         return prefix[1], prefix[2]
@@ -145,25 +145,25 @@ def _schedule(schedule: str, tz: str) -> tuple[OldCalendar, Trigger]:
             return Grid(length), every(length)
         fields = MACROS.get(schedule, schedule).replace("?", "*").split()
         if len(fields) != 5:
-            raise Unreadable(f"{schedule!r} does not have five fields", 'write it like "30 2 * * *"')
+            raise CannotCarryOver(f"{schedule!r} does not have five fields", 'write it like "30 2 * * *"')
         trigger = cron(expression(fields), tz=tz)
         return calendar(fields, tz), trigger
     except ConfigurationError as error:
         why, _, remedy = str(error).partition("; ")
-        raise Unreadable(why, remedy or "correct it and import again") from None
+        raise CannotCarryOver(why, remedy or "correct it and import again") from None
 
 
 def _length(text: str) -> timedelta:
     parts = DURATION.findall(text)
     if not parts or "".join(amount + unit for amount, unit in parts) != text or len(text) > 30:
-        raise Unreadable(f"{text!r} is not a duration", "write it like @every 90m")
+        raise CannotCarryOver(f"{text!r} is not a duration", "write it like @every 90m")
     seconds = sum(float(amount) * SECONDS[unit] for amount, unit in parts)
     return timedelta(seconds=max(1, round(seconds)))  # the library rounds to seconds
 
 
 def calendar(fields: Sequence[str], tz: str) -> Walls:
     minute, hour, day, month, weekday = fields
-    read: Callable[[str, Field], set[int]] = lambda text, field: set(  # noqa: E731
+    read: Callable[[str, CronField], set[int]] = lambda text, field: set(  # noqa: E731
         numbers(text, field, open_steps=True)
     )
     days, months, weekdays = read(day, DAY), read(month, MONTH), read(weekday, WEEKDAY)
@@ -196,7 +196,7 @@ def expression(fields: Sequence[str]) -> str:
     return " ".join([minute, hour, day, month, weekday])
 
 
-def _written_out(part: str, field: Field) -> str:
+def _written_out(part: str, field: CronField) -> str:
     span, slash, step = part.partition("/")
     return f"{span}-{field.high}/{step}" if slash and span != "*" and "-" not in span else part
 

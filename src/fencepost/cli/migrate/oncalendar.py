@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from fencepost import Trigger, cron
 from fencepost.cli.migrate.fields import DAY, HOUR, MINUTE, MONTH, WEEKDAYS, both_days, compact
-from fencepost.cli.migrate.fields import Field as NumberField
-from fencepost.cli.migrate.values import Unreadable
+from fencepost.cli.migrate.fields import CronField as NumberField
+from fencepost.cli.migrate.values import CannotCarryOver
 from fencepost.cli.migrate.walk import Walls, first_pass
 
 SHORTHANDS = {
@@ -80,7 +80,7 @@ class OnCalendar:
             return "L", "*"
         if list(self.days_to_last) == list(range(1, 8)):
             return "*", ",".join(f"{number}L" for number in self.weekdays)
-        raise Unreadable(
+        raise CannotCarryOver(
             "days counted from the end of the month have no such cron expression",
             "use the last day (*-*~01) or a last weekday (Mon *-*~07/1), or let the job's code look at the date",
         )
@@ -118,7 +118,7 @@ def on_calendar(text: str, tz: str) -> OnCalendar:
 def year_bounds(years: Sequence[int], field: NumberField, tz: str) -> tuple[datetime | None, datetime | None]:
     """`start` and `end` for years that follow each other; no cron expression has a field for them."""
     if not years or list(years) != list(range(years[0], years[-1] + 1)):
-        raise Unreadable(
+        raise CannotCarryOver(
             "years with gaps between them have no cron expression", "write one job per stretch of years"
         )
     zone = ZoneInfo(tz)
@@ -136,7 +136,7 @@ def _weekdays(text: str) -> list[int]:
         low = _weekday(first)
         high = _weekday(last) if dots else low
         if high < low:
-            raise Unreadable(
+            raise CannotCarryOver(
                 f"{part!r} goes over the end of the week, which systemd refuses", "write Sat,Sun,Mon"
             )
         found.update(number % 7 for number in range(low, high + 1))
@@ -147,7 +147,9 @@ def _weekday(text: str) -> int:
     """Monday is 1 and Sunday 7."""
     number = WEEKDAYS.get(text.lower()[:3])
     if number is None or text.lower() not in DAY_NAMES:
-        raise Unreadable(f"{text!r} is no day of the week", "write Mon, Tue, …, or a zone that is known here")
+        raise CannotCarryOver(
+            f"{text!r} is no day of the week", "write Mon, Tue, …, or a zone that is known here"
+        )
     return number or 7
 
 
@@ -164,7 +166,7 @@ def _time(text: str, whole: str) -> tuple[list[int], list[int], list[int]]:
         raise _not_understood(whole)
     seconds = parts[2] if len(parts) == 3 else "00"
     if "." in seconds.replace("..", ""):
-        raise Unreadable("fractions of a second have no cron expression", "round to whole seconds")
+        raise CannotCarryOver("fractions of a second have no cron expression", "round to whole seconds")
     return _chain(parts[0], HOUR), _chain(parts[1], MINUTE), _chain(seconds, SECOND)
 
 
@@ -180,7 +182,7 @@ def _chain(text: str, field: NumberField) -> list[int]:
         high = field.number(last) if dots else field.high if slash else low
         stride = SECOND.number(step) if slash else 1
         if high < low or stride < 1:
-            raise Unreadable(f"{part!r} is no range", "write it like 8..18/2")
+            raise CannotCarryOver(f"{part!r} is no range", "write it like 8..18/2")
         found.update(range(low, high + 1, stride))
     return sorted(found)
 
@@ -196,7 +198,7 @@ def _first_of_next_month(when: date) -> date:
     return (when.replace(day=28) + timedelta(days=4)).replace(day=1)
 
 
-def _not_understood(text: str) -> Unreadable:
-    return Unreadable(
+def _not_understood(text: str) -> CannotCarryOver:
+    return CannotCarryOver(
         f"{text[:60]!r} is no calendar expression of days and times", "write it like Mon..Fri *-*-* 09:00:00"
     )

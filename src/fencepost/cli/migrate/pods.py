@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fencepost.cli.migrate.values import Command, Note, Unreadable
+from fencepost.cli.migrate.values import CannotCarryOver, Note, ShellCommand
 
 REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 
 
-def command_of(pod: Mapping[str, Any]) -> tuple[Command, list[Note]]:
+def command_of(pod: Mapping[str, Any]) -> tuple[ShellCommand, list[Note]]:
     containers = pod.get("containers")
     if not isinstance(containers, list) or not containers or not isinstance(containers[0], Mapping):
-        raise Unreadable(
+        raise CannotCarryOver(
             "its pod has no container", "complete the manifest: kubectl get cronjob NAME -o yaml"
         )
     notes = []
@@ -28,13 +28,13 @@ def command_of(pod: Mapping[str, Any]) -> tuple[Command, list[Note]]:
         )
     container = containers[0]
     if not container.get("command"):
-        raise Unreadable(
+        raise CannotCarryOver(
             "its container has no command, so the entry point of the image runs, which the manifest does not know",
             "add the entry point as command: and import again",
         )
     parts = (container["command"], container.get("args") or [])
     if not all(isinstance(part, list) and all(isinstance(word, str) for word in part) for part in parts):
-        raise Unreadable("its command is no list of texts", 'write it like command: ["work", "--all"]')
+        raise CannotCarryOver("its command is no list of texts", 'write it like command: ["work", "--all"]')
     words = [word for part in parts for word in part]
     env, unknown = _environment(container)
     if unknown:
@@ -47,7 +47,7 @@ def command_of(pod: Mapping[str, Any]) -> tuple[Command, list[Note]]:
         )
     expanded = [_expanded(word, env) for word in words]
     folder = container.get("workingDir")
-    return Command(expanded, env, folder if isinstance(folder, str) else None), notes
+    return ShellCommand(expanded, env, folder if isinstance(folder, str) else None), notes
 
 
 def _environment(container: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from fencepost.cli.migrate.values import Unreadable
+from fencepost.cli.migrate.values import CannotCarryOver
 from fencepost.errors import ConfigurationError
 
 ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -54,7 +54,7 @@ def constants(module: ast.Module) -> dict[str, Any]:
             if isinstance(target, ast.Name):
                 try:
                     value = literal(statement.value, known)
-                except (Unreadable, RecursionError):
+                except (CannotCarryOver, RecursionError):
                     continue
                 if isinstance(value, str | int | float | timedelta | list | tuple | dict):
                     known[target.id] = value
@@ -114,8 +114,8 @@ def _number(value: Any, node: ast.AST) -> Any:
     raise _computed(node)
 
 
-def _computed(node: ast.AST) -> Unreadable:
-    return Unreadable(
+def _computed(node: ast.AST) -> CannotCarryOver:
+    return CannotCarryOver(
         f"{ast.unparse(node)[:60]!r} is computed, and the file is read without running it",
         "name module:attribute instead of the file, which imports it",
     )

@@ -14,13 +14,13 @@ from fencepost.cli.migrate.oncalendar import on_calendar
 from fencepost.cli.migrate.values import (
     LONGEST_SECONDS,
     MOST_ENTRIES,
+    CannotCarryOver,
     Carried,
-    Command,
     Imported,
-    LeftOut,
-    Names,
+    JobIds,
+    NotCarriedOver,
     Note,
-    Unreadable,
+    ShellCommand,
 )
 from fencepost.cli.migrate.walk import Grid
 from fencepost.errors import ConfigurationError
@@ -67,16 +67,16 @@ def _is_unit(part: str) -> bool:
 
 def read_timers(texts: Mapping[str, str], tz: str) -> Imported:
     """`texts`: of unit files by their names, timers and services."""
-    names = Names()
+    names = JobIds()
     units = {name: _parsed(text) for name, text in texts.items()}
     jobs: list[Carried] = []
-    left_out: list[LeftOut] = []
+    left_out: list[NotCarriedOver] = []
     for name in sorted(name for name in units if name.endswith(".timer")):
         try:
             jobs += _jobs(name, units, tz, names)
-        except Unreadable as problem:
+        except CannotCarryOver as problem:
             shown = "; ".join(units[name].get("Timer.OnCalendar", []))[:60]
-            left_out.append(LeftOut(name, shown, problem.why, problem.remedy))
+            left_out.append(NotCarriedOver(name, shown, problem.why, problem.remedy))
         if len(jobs) + len(left_out) > MOST_ENTRIES:
             raise ConfigurationError(f"there are more than {MOST_ENTRIES} timers; import them in parts")
     return Imported(tuple(jobs), tuple(left_out), ALWAYS)
@@ -100,15 +100,15 @@ def _parsed(text: str) -> Unit:
     return found
 
 
-def _jobs(name: str, units: Mapping[str, Unit], tz: str, names: Names) -> Iterator[Carried]:
+def _jobs(name: str, units: Mapping[str, Unit], tz: str, names: JobIds) -> Iterator[Carried]:
     timer, stem = units[name], name.removesuffix(".timer")
     if "@" in name:
-        raise Unreadable(
+        raise CannotCarryOver(
             "it is an instance of a template", "write its service out without % and import it again"
         )
     service_name = _last(timer, "Timer.Unit") or f"{stem}.service"
     if service_name not in units:
-        raise Unreadable(
+        raise CannotCarryOver(
             f"its service {service_name} is not there",
             "put the service beside the timer, or import what `systemctl cat` prints of both",
         )
@@ -120,7 +120,7 @@ def _jobs(name: str, units: Mapping[str, Unit], tz: str, names: Names) -> Iterat
     shared = Carried("", name, "", Grid(timedelta(1)), every(days=1), body, tz, policies, tuple(notes))
     made = [*_calendars(timer, shared, tz), *_intervals(timer, shared)]
     if not made:
-        raise Unreadable(
+        raise CannotCarryOver(
             "it counts from the start of a machine or of the timer, not by the clock",
             "start the service with the machine, or give the timer an OnCalendar=",
         )
@@ -135,7 +135,7 @@ def _calendars(timer: Unit, shared: Carried, tz: str) -> Iterator[Carried]:
             yield replace(shared, schedule=text, old=when.calendar(), trigger=when.trigger(), tz=when.tz)
         except ConfigurationError as error:
             why, _, remedy = str(error).partition("; ")
-            raise Unreadable(why, remedy or "correct it and import again") from None
+            raise CannotCarryOver(why, remedy or "correct it and import again") from None
 
 
 def _intervals(timer: Unit, shared: Carried) -> Iterator[Carried]:
@@ -181,10 +181,10 @@ def _about(timer: Unit) -> list[Note]:
     return notes
 
 
-def _service(service: Unit) -> tuple[Command, dict[str, Any], list[Note]]:
+def _service(service: Unit) -> tuple[ShellCommand, dict[str, Any], list[Note]]:
     commands = service.get("Service.ExecStart", [])
     if not commands:
-        raise Unreadable("its service has no ExecStart=", "add one, or leave the timer out")
+        raise CannotCarryOver("its service has no ExecStart=", "add one, or leave the timer out")
     notes = []
     if user := _last(service, "Service.User"):
         notes.append(Note(f"User={user}", "commands run as the replica's user", f"run the replica as {user}"))
@@ -202,7 +202,7 @@ def _service(service: Unit) -> tuple[Command, dict[str, Any], list[Note]]:
     if limit and limit != "infinity" and span(limit):
         policies["timeout"] = min(span(limit).total_seconds(), LONGEST_SECONDS)
     cwd = (_last(service, "Service.WorkingDirectory") or "").removeprefix("-") or None
-    return Command(_command(commands), _environment(service), cwd), policies, notes
+    return ShellCommand(_command(commands), _environment(service), cwd), policies, notes
 
 
 def _environment(service: Unit) -> dict[str, str]:
@@ -237,13 +237,13 @@ def _for_shell(line: str) -> str:
 
 def _checked(line: str) -> list[str]:
     if found := re.search(r"%[A-Za-z]", line.replace("%%", "")):
-        raise Unreadable(
+        raise CannotCarryOver(
             f"its command uses {found[0]}, which systemd replaces",
             "write out what it stands for, and import again",
         )
     words = _words(line)
     if not words:
-        raise Unreadable("its command is empty", "add one, or leave the timer out")
+        raise CannotCarryOver("its command is empty", "add one, or leave the timer out")
     return words
 
 
@@ -251,7 +251,7 @@ def _words(line: str) -> list[str]:
     try:
         return shlex.split(line)
     except ValueError:
-        raise Unreadable("a quotation mark is missing", "close the quotation in the unit") from None
+        raise CannotCarryOver("a quotation mark is missing", "close the quotation in the unit") from None
 
 
 def span(text: str) -> timedelta:
@@ -262,11 +262,11 @@ def span(text: str) -> timedelta:
         or any(unit not in UNITS for _, unit in parts)
         or len(text) > 100
     ):
-        raise Unreadable(f"{text!r} is not a time span that is known", "write it like 1h 30min")
+        raise CannotCarryOver(f"{text!r} is not a time span that is known", "write it like 1h 30min")
     try:
         return timedelta(seconds=sum(float(amount) * UNITS[unit] for amount, unit in parts))
     except OverflowError:
-        raise Unreadable(f"{text!r} is too long", "write it like 1h 30min") from None
+        raise CannotCarryOver(f"{text!r} is too long", "write it like 1h 30min") from None
 
 
 def _last(unit: Unit, key: str) -> str | None:

@@ -36,8 +36,8 @@ class Note:
         return f"{self.what}: {self.why}; {self.remedy}"
 
 
-class Unreadable(Exception):
-    """An entry, or a part of it, that cannot be carried over. Readers turn it into a `LeftOut`."""
+class CannotCarryOver(Exception):
+    """An entry, or a part of it, that cannot be carried over. Readers turn it into a `NotCarriedOver`."""
 
     def __init__(self, why: str, remedy: str) -> None:
         super().__init__(f"{why}; {remedy}")
@@ -46,7 +46,7 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True)
-class Command:
+class ShellCommand:
     """A list of words, or one text for /bin/sh."""
 
     command: str | Sequence[str]
@@ -56,13 +56,13 @@ class Command:
     def __post_init__(self) -> None:
         words = [self.command] if isinstance(self.command, str) else self.command
         if not words or not words[0]:
-            raise Unreadable("its command is empty", "name a program")
+            raise CannotCarryOver("its command is empty", "name a program")
         if any("\0" in text for text in (*words, *self.env, *self.env.values(), self.cwd or "")):
-            raise Unreadable("its command holds a zero byte, which no system passes on", "remove it")
+            raise CannotCarryOver("its command holds a zero byte, which no system passes on", "remove it")
 
 
 @dataclass(frozen=True)
-class Call:
+class FunctionCall:
     """A call of a function: `from module import function`, then `function(*args, **kwargs)`."""
 
     module: str
@@ -84,7 +84,7 @@ class Send:
     """`module:attribute` of the Celery app; None: the current one."""
 
 
-Body = Command | Call | Send
+Body = ShellCommand | FunctionCall | Send
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Carried:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class NotCarriedOver:
     """An entry that becomes no job."""
 
     origin: str
@@ -119,12 +119,12 @@ class Imported:
     """All of one file."""
 
     jobs: tuple[Carried, ...]
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[NotCarriedOver, ...] = ()
     notes: tuple[Note, ...] = ()
     """What holds for all of them."""
 
 
-class Names:
+class JobIds:
     """Ids for jobs, made of what the old system calls them. Equal ones are numbered."""
 
     def __init__(self) -> None:

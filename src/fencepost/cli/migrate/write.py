@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fencepost.cli.migrate.values import Call, Carried, Command, Imported, Send
+from fencepost.cli.migrate.values import Carried, FunctionCall, Imported, Send, ShellCommand
 from fencepost.errors import UsageError
 
 CALL_OPTIONS = ("queue", "exchange", "routing_key", "expires", "countdown", "eta", "serializer")
@@ -61,11 +61,11 @@ def _toml_fields(job: Carried) -> dict[str, str]:
     return fields | {name: _toml(value) for name, value in job.policies.items()}
 
 
-def _as_command(job: Carried) -> Command:
+def _as_command(job: Carried) -> ShellCommand:
     body = job.body
-    if isinstance(body, Command):
+    if isinstance(body, ShellCommand):
         return body
-    if isinstance(body, Call):
+    if isinstance(body, FunctionCall):
         raise UsageError(
             "a job file holds commands, and these jobs call Python functions; leave --format out, or write a .py file"
         )
@@ -82,7 +82,7 @@ def _as_command(job: Carried) -> Command:
     words += [f"--args={json.dumps(body.args)}"] if body.args else []
     words += [f"--kwargs={json.dumps(body.kwargs)}"] if body.kwargs else []
     words += [f"--{name.replace('_', '-')}={value}" for name, value in body.options.items()]
-    return Command(words)
+    return ShellCommand(words)
 
 
 def _toml(value: Any) -> str:
@@ -119,12 +119,12 @@ UNIT_SIZES = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 def _python_job(job: Carried, names: _FunctionNames) -> list[str]:
     options = [f"id={_quoted(job.id)}"]
     options += [f"{name}={_policy(name, value)}" for name, value in job.policies.items()]
-    comments = ["", *_comments(job)] if isinstance(job.body, Command) else ["", "", *_comments(job)]
-    if isinstance(job.body, Command):
+    comments = ["", *_comments(job)] if isinstance(job.body, ShellCommand) else ["", "", *_comments(job)]
+    if isinstance(job.body, ShellCommand):
         return [*comments, *_python_command(job.body, _trigger(job), options)]
     name = names.name_for(job.id)
     head = f"@scheduler.job({_trigger(job)}, {', '.join(options)})"
-    if isinstance(job.body, Call):
+    if isinstance(job.body, FunctionCall):
         return [*comments, head, *_python_call(job.body, name)]
     sent = [_quoted(job.body.task)]
     sent += [repr(list(job.body.args))] if job.body.args or job.body.kwargs else []
@@ -133,7 +133,7 @@ def _python_job(job: Carried, names: _FunctionNames) -> list[str]:
     return [*comments, head, f"def {name}():", f"    send({', '.join(sent)})"]
 
 
-def _python_command(body: Command, trigger: str, options: list[str]) -> list[str]:
+def _python_command(body: ShellCommand, trigger: str, options: list[str]) -> list[str]:
     is_text = isinstance(body.command, str)
     lines = [_command_words(body), trigger, *options]
     lines += ["shell=True"] if is_text else []
@@ -142,13 +142,13 @@ def _python_command(body: Command, trigger: str, options: list[str]) -> list[str
     return ["scheduler.command(", *(f"    {line}," for line in lines), ")"]
 
 
-def _command_words(body: Command) -> str:
+def _command_words(body: ShellCommand) -> str:
     if isinstance(body.command, str):
         return _quoted(body.command)
     return f"[{', '.join(map(_quoted, body.command))}]"
 
 
-def _python_call(body: Call, name: str) -> list[str]:
+def _python_call(body: FunctionCall, name: str) -> list[str]:
     """The function is imported when the job runs, under a name that the job's own cannot hide."""
     first, *inner = body.function.split(".")
     args = [*map(_quoted, body.args), *_keywords(body.kwargs)]

@@ -10,7 +10,7 @@ from fencepost.insight.audit.report import Finding, Kind
 from fencepost.model import MAX_ATTEMPTS_KEPT, FireRecord, JobEvent, State
 from fencepost.model.periods import pauses_of
 
-AGAIN = ("retry", "given back", "lost")
+AGAIN = ("retry", "given back", "lost", "gone")
 """How an attempt ends that another one may follow."""
 
 
@@ -30,10 +30,12 @@ class TokensSeen:
         return not known >> bit & 1
 
 
-class Claims:
+class AuditedClaims:
     """Checks one fire after the other, in the order of their due times."""
 
     def __init__(self, history: Sequence[JobEvent]) -> None:
+        self._follows = any(event.trigger and event.trigger.get("type") == "after" for event in history)
+        """Its fires come when its parents end, with their due times: in any order, and also in a pause."""
         began = [event for event in history if event.kind == "paused"]
         self._pauses = list(zip(pauses_of(history), began, strict=True))
         self._seen = TokensSeen()
@@ -63,9 +65,11 @@ class Claims:
         for token in dict.fromkeys(tokens):
             if not self._seen.add(token):
                 yield _tokens(fire, f"token {token} was given out twice")
-        if not fire.scheduled or len(fire.attempts) == MAX_ATTEMPTS_KEPT:
+        unordered = self._follows or fire.jitter_seconds
+        if not fire.scheduled or unordered or len(fire.attempts) == MAX_ATTEMPTS_KEPT:
             return
-        # The first claims of scheduled fires come in the order of due times, whatever the clocks said.
+        # The first claims of scheduled fires come in the order of due times, whatever the clocks said, unless chance
+        # has put them off.
         last, key = self._last
         if tokens[0] <= last:
             yield _tokens(fire, f"token {tokens[0]}, although the earlier fire {key} got {last}")
@@ -78,7 +82,7 @@ class Claims:
         for pause, began in self._pauses:
             starts = [start for token, start in _claims(fire) if token > began.token]
             decided_before = began.at < fire.due_at <= began.since
-            if starts and pause.covers(fire.due_at) and not decided_before:
+            if starts and pause.covers(fire.due_at) and not decided_before and not self._follows:
                 why = f"it fell due in the pause of {pause.since:%Y-%m-%d %H:%M:%S}Z, and was claimed"
             elif any(pause.covers(start) for start in starts):
                 why = f"it was claimed during the pause of {pause.since:%Y-%m-%d %H:%M:%S}Z"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from fencepost.insight.audit.claims import Claims
+from fencepost.insight.audit.claims import AuditedClaims
 from fencepost.insight.audit.report import Finding, Kind, Report
 from fencepost.model import FireRecord, JobEvent, JobRecord, Reason, State, fire_key
 from fencepost.model.periods import INSTANT, Calendar
@@ -48,10 +48,12 @@ class JobAudit:
         self.calendar = Calendar(history)
         self.absent: list[Absent] = []
         """To be checked again: replicas may join rows while the ledger is read."""
+        self._follows = any(event.trigger and event.trigger.get("type") == "after" for event in history)
+        """Whether it is, or was, a job that follows others."""
         self._report = report
-        self._claims = Claims(history)
-        misfire_after = record.job.misfire_after if record else MISFIRE_AFTER
-        self._decided_by_now = report.now - max(misfire_after, PATIENCE)
+        self._claims = AuditedClaims(history)
+        within = record.job.decided_within if record else MISFIRE_AFTER
+        self._decided_by_now = report.now - max(within, PATIENCE)
         """What was due by then should have been decided."""
         self._held = orphaned or (record is not None and record.paused_at(report.now) is not None)
         self._planned_until = record.segments[0].cursor if record and record.segments else None
@@ -74,12 +76,19 @@ class JobAudit:
             self._report.find(finding)
         if not fire.scheduled:
             self._report.manual += 1
+            self._report.backfilled += fire.backfill is not None
         elif fire.due_at > self._judged_after:
             self._place(fire)
 
     def _place(self, fire: FireRecord) -> None:
         """Where in the calendar is it?"""
-        if (
+        if self._follows and (fire.due_at <= self._covered or not self.calendar.has(fire.due_at)):
+            # Its parents had it due (see `chains`), whatever its own calendar before or after that has.
+            self._report.expected += fire.count
+            self._account(fire, fire.due_at, fire.count)
+            if fire.count > 1:
+                self._join(fire)
+        elif (
             fire.reason == Reason.PAST
             and self.calendar.lists(fire.due_at)
             and not self.calendar.has(fire.due_at)
@@ -100,6 +109,13 @@ class JobAudit:
             self._find(Kind.DOUBLED, fire, f"it is in {self._named_before()} as well", twice)
             if fire.last_due > self._covered and self._next is not None:
                 self._met(fire, self._next)
+
+    def _join(self, fire: FireRecord) -> None:
+        """The row begins with what its parents had due, and goes on with fires of its own calendar: at most so many."""
+        self._expect_until(fire.due_at - INSTANT)
+        met = 1
+        while self._next is not None and self._next <= fire.last_due and met < fire.count:
+            self._covered, self._next, met = self._next, next(self._fires, None), met + 1
 
     def _met(self, fire: FireRecord, first: datetime) -> None:
         """The row stands for the calendar's fires from `first` to its last."""

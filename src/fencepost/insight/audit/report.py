@@ -60,6 +60,8 @@ class Report:
     jobs: int = 0
     manual: int = 0
     """Fires triggered by hand. They are in no calendar, but are checked for doubled runs and their tokens."""
+    backfilled: int = 0
+    """Those of them that belong to a backfill."""
     expected: int = 0
     """Fires that were due."""
     pending: int = 0

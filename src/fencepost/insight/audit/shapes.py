@@ -5,6 +5,7 @@ from __future__ import annotations
 from fencepost.insight.audit.report import Finding, Kind, Report
 from fencepost.insight.views.shapes import Shape, event_shape, time
 from fencepost.insight.views.unreadable import unreadable_shape
+from fencepost.insight.visible import EVERYTHING, Sight
 from fencepost.model import State
 from fencepost.model.triggers import iso
 
@@ -18,7 +19,7 @@ MEANS = {
 }
 
 
-def report_shape(report: Report) -> Shape:
+def report_shape(report: Report, sight: Sight = EVERYTHING) -> Shape:
     return {
         "clean": report.clean,
         "now": iso(report.now),
@@ -29,25 +30,28 @@ def report_shape(report: Report) -> Shape:
         "data_lost_through": time(report.lost_through),
         "jobs": report.jobs,
         "manual": report.manual,
+        "backfilled": report.backfilled,
         "expected": report.expected,
         **fates(report),
         "found": {kind.value: report.found[kind] for kind in Kind},
-        **{kind.value: [_finding_shape(finding) for finding in report.findings[kind]] for kind in Kind},
-        "history": [{"job_id": event.job_id, **event_shape(event)} for event in report.events],
+        **{
+            kind.value: [_finding_shape(finding, sight) for finding in report.findings[kind]] for kind in Kind
+        },
+        "history": [{"job_id": event.job_id, **event_shape(sight.event(event))} for event in report.events],
         "history_found": report.events_found,
         "unreadable": [unreadable_shape(row) for row in report.unreadable],
         "history_known_after": {id: time(moment) for id, moment in sorted(report.forgotten.items())},
     }
 
 
-def _finding_shape(finding: Finding) -> Shape:
+def _finding_shape(finding: Finding, sight: Sight) -> Shape:
     return {
         "key": finding.key,
         "job_id": finding.job_id,
         "due_at": iso(finding.due_at),
         "last_due_at": iso(finding.last_due_at or finding.due_at),
         "count": finding.count,
-        "why": finding.why,
+        "why": sight.text(finding.why),
     }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from fencepost.errors import UsageError
+from fencepost.insight.audit.chains import Chains
 from fencepost.insight.audit.job import Absent, JobAudit
 from fencepost.insight.audit.pages import Progress, Rest, oldest_first, page_before
 from fencepost.insight.audit.report import Report
@@ -49,7 +50,7 @@ async def audit(
             f"before now, and until after {iso(report.kept_since)}, from when on the ledger is kept"
         )
     known_targets = await _live_targets(store, roster)
-    walk = Walk(store, report, job_id, sees, known_targets, progress or _silently, rest or _at_once)
+    walk = LedgerWalk(store, report, job_id, sees, known_targets, progress or _silently, rest or _at_once)
     await walk.begin()
     async for page in oldest_first(store, report.since, report.until, walk.progress, walk.rest):
         await walk.page(page)
@@ -58,7 +59,7 @@ async def audit(
 
 
 @dataclass
-class Walk:
+class LedgerWalk:
     store: Store
     report: Report
     only: str | None
@@ -72,12 +73,14 @@ class Walk:
     """By job: fires at the beginning of the window that perhaps an older row stands for."""
     _records: dict[str, JobRecord] = field(default_factory=dict)
     _unchecked: set[str] = field(default_factory=set)
+    _chains: Chains = field(default_factory=lambda: Chains({}))
 
     async def begin(self) -> None:
         # Calendars that are behind are those of removed jobs as well: they still owe rows.
         behind = (await self.store.due_jobs(0, MOST_BEHIND)).jobs
         records = await self.store.jobs(None if self.only is None else [self.only])
         self._records = {record.id: record for record in (*behind, *records)}
+        self._chains = Chains({record.id: record for record in records})
         ids = sorted(self._records) if self.only is None else [self.only]
         ids = [id for id in ids if self._is_wanted(id)]
         for number, id in enumerate(ids):
@@ -91,6 +94,7 @@ class Walk:
 
     async def page(self, rows: Iterable[FireRecord]) -> None:
         for fire in rows:
+            self._chains.row(fire)
             if fire.job_id not in self._unchecked and self._is_wanted(fire.job_id):
                 # A job that was removed is met here first.
                 job = self.jobs.get(fire.job_id) or await self._job(fire.job_id)
@@ -103,6 +107,9 @@ class Walk:
             job.finish()
         await self._check_absent()
         await self._read_further_back()
+        for finding in self._chains.missing(self.report.now):
+            if self._is_wanted(finding.job_id) and finding.job_id not in self._unchecked:
+                self.report.find(finding)
         self.report.jobs = len(self.jobs)
         rows = self.store.unreadable.rows
         self.report.unreadable = [
@@ -120,7 +127,7 @@ class Walk:
         orphaned = (
             record is not None
             and self.known_targets is not None
-            and record.job.target not in self.known_targets
+            and record.job.lane not in self.known_targets
         )
         self.report.note(history)
         self.jobs[id] = JobAudit(id, history, record, orphaned, self.report)

@@ -13,12 +13,14 @@ from fencepost.insight.doctor.configuration import configuration
 from fencepost.insight.doctor.diagnosis import Diagnosis
 from fencepost.insight.doctor.finding import problem
 from fencepost.insight.doctor.jobs import jobs, undecided
-from fencepost.insight.doctor.looks import look_at
+from fencepost.insight.doctor.notifications import leader_of, notifications
+from fencepost.insight.doctor.opening import preflight
 from fencepost.insight.doctor.subject import Subject
 from fencepost.insight.doctor.unreadable import unreadable
 from fencepost.insight.doctor.zones import zones
 from fencepost.insight.visible import Sees
 from fencepost.store.base import Store
+from fencepost.store.outbox import OutboxQuery
 
 
 async def checkup(
@@ -35,7 +37,7 @@ async def checkup(
     if with_settings:
         found.add("configuration", configuration(scheduler, Path()))
     try:
-        found.add("store", (await look_at(scheduler)).findings)
+        found.add("store", (await preflight(scheduler)).findings)
     except FencepostError as error:
         found.add("store", [problem(str(error), "see that it is up and that the URL is right")])
     made = await trips(store, clock)
@@ -49,4 +51,7 @@ async def checkup(
         found.add("unreadable", unreadable(reading.unreadable))
     due = [fire for fire in await undecided(store, reading.now) if sees is None or sees(fire.job_id)]
     found.add("jobs", jobs(status, records, due, reading.now))
+    if sees is None:
+        outbox = await store.outbox(OutboxQuery())
+        found.add("notifications", notifications(outbox, leader_of(status), reading.now))
     return found

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from fencepost.insight.doctor.finding import Finding, ok, problem, the_first, warning
-from fencepost.insight.doctor.looks import START
+from fencepost.insight.doctor.opening import START
 from fencepost.insight.views.shapes import Shape
 
 

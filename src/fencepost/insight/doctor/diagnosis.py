@@ -13,14 +13,16 @@ from fencepost.insight.doctor.cluster import cluster, is_live
 from fencepost.insight.doctor.configuration import configuration
 from fencepost.insight.doctor.finding import Finding, Level, problem, warning
 from fencepost.insight.doctor.jobs import jobs, undecided
-from fencepost.insight.doctor.looks import look_at
+from fencepost.insight.doctor.notifications import leader_of, notifications
+from fencepost.insight.doctor.opening import preflight
 from fencepost.insight.doctor.subject import Subject
 from fencepost.insight.doctor.target import compared, declared
 from fencepost.insight.doctor.unreadable import unreadable
 from fencepost.insight.doctor.zones import zones
 from fencepost.insight.existence import WHERE_ELSE, how_to_start
-from fencepost.insight.views.overview import look_at_all
+from fencepost.insight.views.overview import read_overview
 from fencepost.store.base import Store
+from fencepost.store.outbox import OutboxQuery
 
 
 @dataclass
@@ -32,7 +34,9 @@ class Diagnosis:
     """The error that kept the doctor from reading the store."""
 
     def add(self, section: str, findings: Iterable[Finding]) -> None:
-        self.sections.setdefault(section, []).extend(findings)
+        """A section without a finding is left out."""
+        if some := list(findings):
+            self.sections.setdefault(section, []).extend(some)
 
     @property
     def problems(self) -> int:
@@ -59,7 +63,7 @@ async def diagnose(scheduler: Subject, target: str | None, clock: Clock) -> Diag
     if target is not None:
         found.add("target", declared(target, scheduler))
     try:
-        before = await look_at(scheduler)
+        before = await preflight(scheduler)
         found.add("store", before.findings)
         if before.nothing is not None:
             _say_nothing_is_there(before.nothing, target, found)
@@ -97,12 +101,13 @@ async def _examine_store(scheduler: Subject, target: str | None, clock: Clock, f
 
 async def _examine_work(store: Store, scheduler: Subject, target: str | None, found: Diagnosis) -> None:
     records = await store.jobs()
-    status, now = await look_at_all(store, scheduler.store_name)
+    status, now = await read_overview(store, scheduler.store_name)
     found.add("zones", zones(records))
     found.add("cluster", cluster(status))
     if store.unreadable:
         found.add("unreadable", unreadable(store.unreadable.rows))
     found.add("jobs", jobs(status, records, await undecided(store, now), now))
+    found.add("notifications", notifications(await store.outbox(OutboxQuery()), leader_of(status), now))
     if target is not None:
         up = {replica["replica"] for replica in status["replicas"] if is_live(replica)}
         live = [replica for replica in (await store.roster()).replicas if replica.id in up]

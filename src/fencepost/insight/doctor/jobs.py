@@ -9,10 +9,14 @@ from datetime import datetime
 from fencepost.insight.audit.job import PATIENCE
 from fencepost.insight.doctor.finding import Finding, ok, problem, the_first, warning
 from fencepost.insight.doctor.target import OTHER_NAMESPACE
+from fencepost.insight.limits import limits_of
 from fencepost.insight.views.shapes import Shape
-from fencepost.insight.views.standing import described, told
+from fencepost.insight.views.standing import described, place_of
 from fencepost.insight.views.words import when
 from fencepost.model import FireRecord, JobRecord, State
+from fencepost.model.limits import amount
+from fencepost.model.triggers.following import parents_of
+from fencepost.settings import did_you_mean
 from fencepost.store.base import FireQuery, Store
 
 IN_A_ROW = 3
@@ -24,7 +28,8 @@ ALL_JOBS = "`fencepost jobs` lists them"
 
 async def undecided(store: Store, now: datetime) -> Sequence[FireRecord]:
     """Fires that are due and not decided: the newest."""
-    return await store.find_fires(FireQuery(states=(State.PENDING,), until=now, limit=MOST_FIRES))
+    found = await store.find_fires(FireQuery(states=(State.PENDING,), until=now, limit=MOST_FIRES))
+    return [fire for fire in found if fire.backfill is None]  # those wait for their turn
 
 
 def jobs(
@@ -43,16 +48,20 @@ def jobs(
     expected = {record.id: record for record in records if record.id not in held}
     yield from the_first(_overdue(due, expected, now), "`fencepost audit` lists them")
     yield from the_first(_behind(expected, now), "`fencepost audit` lists them")
+    yield from the_first(_without_parent(records), ALL_JOBS)
+    yield from the_first(_differing(records), "`fencepost limits` lists them")
     yield from the_first(_failing(records), "`fencepost fires --state failed` lists them")
 
 
 def _disputed(shapes: Sequence[Shape]) -> Iterator[Finding]:
     for job in shapes:
         if others := job["conflicts"]:
-            who = f"{others[0]['replica']} from {told(others[0]['origin'])}" + (
+            who = f"{others[0]['replica']} from {place_of(others[0]['origin'])}" + (
                 f" and {len(others) - 1} more" if len(others) > 1 else ""
             )
-            what = f"{job['id']} is declared by two applications: from {told(job['origin'])}, and by {who}"
+            what = (
+                f"{job['id']} is declared by two applications: from {place_of(job['origin'])}, and by {who}"
+            )
             yield problem(
                 f"{what}; they share its fires, and only the first one's schedule holds", OTHER_NAMESPACE
             )
@@ -61,7 +70,8 @@ def _disputed(shapes: Sequence[Shape]) -> Iterator[Finding]:
 def _made_by_hand(shapes: Sequence[Shape]) -> Iterator[Finding]:
     for job in shapes:
         if "by hand" in job["states"]:
-            what = f"{job['id']} was made by hand, and that holds: the code in {told(job['origin'])} is not followed"
+            place = place_of(job["origin"])
+            what = f"{job['id']} was made by hand, and that holds: the code in {place} is not followed"
             remedy = (
                 f"put it into the code; or go back to the code: `fencepost jobs rm {job['id']}`, and restart"
             )
@@ -71,7 +81,8 @@ def _made_by_hand(shapes: Sequence[Shape]) -> Iterator[Finding]:
 def _orphaned(shapes: Sequence[Shape]) -> Iterator[Finding]:
     for job in shapes:
         if job["orphaned"]:
-            remedy = f"start a replica that declares {job['task']}, or `fencepost jobs rm {job['id']}`"
+            where = "" if job["pool"] == "default" else f" with --pool {job['pool']}"
+            remedy = f"start a replica{where} that declares {job['task']}, or `fencepost jobs rm {job['id']}`"
             yield warning(f"{job['id']} is {described('orphaned', job)}; its fires are missed", remedy)
 
 
@@ -106,7 +117,29 @@ def _behind(expected: Mapping[str, JobRecord], now: datetime) -> Iterator[Findin
 
 def _decided_by(record: JobRecord, now: datetime) -> datetime:
     """What was due by then should have been decided."""
-    return now - max(record.job.misfire_after, PATIENCE)
+    return now - max(record.job.decided_within, PATIENCE)
+
+
+def _without_parent(records: Sequence[JobRecord]) -> Iterator[Finding]:
+    stored = {record.id for record in records}
+    for record in records:
+        for parent in parents_of(record.job.trigger):
+            if parent not in stored:
+                what = f"{record.id} follows {parent}, which is not stored: until it is, {record.id} does not run"
+                yield warning(what, f"declare {parent}, or name another job{did_you_mean(parent, stored)}")
+
+
+def _differing(records: Sequence[JobRecord]) -> Iterator[Finding]:
+    for standing in limits_of(records, ()):
+        kinds = {limit.per_seconds is None for _, limit in standing.members}
+        if len(standing.sizes) > len(kinds):
+            declared = ", ".join(
+                f"{id} {amount(limit.size, limit.per_seconds)}" for id, limit in standing.members[:5]
+            )
+            what = (
+                f"limit {standing.name} is declared with different sizes ({declared}); {standing.holds} holds"
+            )
+            yield warning(what, "declare it with one size, in one place")
 
 
 def _failing(records: Sequence[JobRecord]) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from fencepost.insight.pictures.strips import Strips
 from fencepost.insight.pictures.tallies import Tallies
 
 
-class Kept:
+class KeptPictures:
     def __init__(self) -> None:
         self.samples = Samples()
         self.marks: MarksKept = {}

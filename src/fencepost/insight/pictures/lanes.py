@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from heapq import merge
 from typing import TYPE_CHECKING
 
-from fencepost.insight.board import Entry
-from fencepost.insight.pages import page_of_jobs
+from fencepost.insight.board import BoardEntry
+from fencepost.insight.job_pages import page_of_jobs
 from fencepost.insight.pictures.planned import Tick, ticks_of
 from fencepost.insight.pictures.sampling import Sample, reaches
 from fencepost.insight.pictures.window import Window, floor
 from fencepost.insight.views.shapes import late_seconds
+from fencepost.insight.visible import Sight, VisibleStore, visible
 from fencepost.model import FireRecord, State, error_line
 from fencepost.store.base import FireQuery, JobPage, Store
 from fencepost.store.counting import CountsFires
@@ -62,7 +63,7 @@ class Mark:
 @dataclass(frozen=True, slots=True)
 class Lane:
     job_id: str
-    entry: Entry
+    entry: BoardEntry
     """How the job stands (`entry.shape` is the JSON of `/jobs`)."""
     marks: tuple[Mark, ...]
     """Oldest first, at most one for each bucket."""
@@ -89,30 +90,38 @@ MOST_KEPT = 500
 
 async def lanes(
     reader: Reader,
-    store: Store,
+    store: VisibleStore,
     window: Window,
     page: JobPage,
-    wanted: Callable[[Entry], bool] | None = None,
+    wanted: Callable[[BoardEntry], bool] | None = None,
 ) -> Lanes:
     """`page`: of jobs by id, at most `MOST_LANES`; `wanted`: more conditions."""
-    if wanted is None:
+    if wanted is None and store.sight.is_whole:
         entries, next = await page_of_jobs(reader, store, page)
     else:
-        found = [entry for entry in (await reader.recent()).entries if page.has(entry.id) and wanted(entry)]
+        reading = visible(await reader.recent(), store.sight.sees_only)
+        found = [
+            entry for entry in reading.entries if page.has(entry.id) and (wanted is None or wanted(entry))
+        ]
         entries, next = found[: page.limit], found[page.limit - 1].id if len(found) > page.limit else None
     return await lanes_of(reader, store, window, entries, next)
 
 
 async def lanes_of(
-    reader: Reader, store: Store, window: Window, entries: Sequence[Entry], next: str | None = None
+    reader: Reader,
+    store: VisibleStore,
+    window: Window,
+    entries: Sequence[BoardEntry],
+    next: str | None = None,
 ) -> Lanes:
     """Of these jobs, in this order."""
-    samples = [await reader.kept.samples.of(store, entry, window) for entry in entries]
-    undecided = await _undecided(store, window)
+    # Samples and marks are kept for all callers: only what is drawn passes through the sight of this one.
+    samples = [await reader.kept.samples.of(store.whole, entry, window) for entry in entries]
+    undecided = await _undecided(store.whole, window)
     failures_since = window.since
     failures: dict[str, list[FireRecord]] = {}
-    if not isinstance(store, CountsFires) and not all(sample.exact for sample in samples):
-        failures, failures_since = await _failures(store, window)
+    if not isinstance(store.whole, CountsFires) and not all(sample.exact for sample in samples):
+        failures, failures_since = await _failures(store.whole, window)
     items = tuple(
         _lane(
             reader.kept.marks,
@@ -120,6 +129,7 @@ async def lanes_of(
             sample,
             (*undecided.get(entry.id, ()), *failures.get(entry.id, ())),
             window,
+            store.sight,
         )
         for entry, sample in zip(entries, samples, strict=True)
     )
@@ -149,12 +159,24 @@ async def _failures(store: Store, window: Window) -> tuple[dict[str, list[FireRe
     return _by_job(rows), window.since if len(rows) < MOST_FAILURES else rows[-1].due_at
 
 
-def _lane(kept: MarksKept, entry: Entry, sample: Sample, more: Sequence[FireRecord], window: Window) -> Lane:
+def _lane(
+    kept: MarksKept,
+    entry: BoardEntry,
+    sample: Sample,
+    more: Sequence[FireRecord],
+    window: Window,
+    sight: Sight,
+) -> Lane:
     marks = _settled_marks(kept, entry.id, sample, window)
     if open_ := [*more, *(fire for fire in entry.active if _is_in(fire, window))]:
         marks = _with(marks, open_, sample, window)
     planned = () if entry.record is None else ticks_of(entry.record, window)
-    return Lane(entry.id, entry, marks, planned, sample.exact)
+    return Lane(entry.id, entry, tuple(_seen(mark, sight) for mark in marks), planned, sample.exact)
+
+
+def _seen(mark: Mark, sight: Sight) -> Mark:
+    refers_to = mark.refers_to and sight.key(mark.refers_to)
+    return mark if refers_to == mark.refers_to else replace(mark, refers_to=refers_to)
 
 
 def _settled_marks(kept: MarksKept, job_id: str, sample: Sample, window: Window) -> tuple[Mark, ...]:

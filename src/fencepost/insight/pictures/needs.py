@@ -9,13 +9,15 @@ from heapq import nsmallest
 from typing import Literal
 
 from fencepost.insight.audit.job import PATIENCE
-from fencepost.insight.board import Entry, Reading
+from fencepost.insight.board import BoardEntry, Reading
 from fencepost.insight.views.standing import described
 from fencepost.insight.views.words import length, when
 from fencepost.model import State
+from fencepost.model.triggers.following import parents_of
 
 MOST_NEEDS = 50
 FAILING = 1
+NOTHING = timedelta(0)
 LATE = timedelta(seconds=10)
 """A last run that started this much after its due time is worth a line; less if the job's `misfire_after` is less."""
 SHORTEST_LATE = timedelta(seconds=1)
@@ -52,7 +54,7 @@ def _rank(need: Need) -> tuple[bool, int, int, str]:
     return need.level != "problem", _ORDER.index(need.kind), -need.count, need.job_id or ""
 
 
-def _may_need(entry: Entry, reading: Reading) -> bool:
+def _may_need(entry: BoardEntry, reading: Reading) -> bool:
     """Most jobs need nothing, which is seen at once."""
     record = entry.record
     if record is None or entry.mark is not None or entry.pause is not None or entry.orphaned or entry.rivals:
@@ -81,7 +83,7 @@ def _cluster(reading: Reading) -> Iterator[Need]:
         yield Need("warning", "cluster", what, ", ".join(sorted(silent)[:5]), "cluster", count=len(silent))
 
 
-def _job(entry: Entry, reading: Reading) -> Iterable[Need]:
+def _job(entry: BoardEntry, reading: Reading) -> Iterable[Need]:
     record, mark = entry.record, entry.mark
     if mark is not None:
         yield Need("problem", "unreadable", f"{entry.id} cannot be read", mark.why, "doctor", entry.id)
@@ -106,14 +108,18 @@ def _job(entry: Entry, reading: Reading) -> Iterable[Need]:
         note = f"“{entry.pause.note}”" if entry.pause.note else "no reason given"
         yield Need("warning", "paused", f"{entry.id} is {until}", f"{note}{by}", "resume", entry.id)
     elif not entry.orphaned:
-        limit = max(record.job.misfire_after, PATIENCE)
+        limit = max(record.job.decided_within, PATIENCE)
         if record.behind_at(reading.now - limit):
             what = f"{entry.id} has fires that are due and not planned"
             yield Need("problem", "behind", what, "the leader plans them", "doctor", entry.id)
         if (
             run is not None
-            and run.started_at - run.due_at > min(LATE, record.job.misfire_after)
+            and run.started_at - run.due_at
+            > min(LATE, record.job.misfire_after) + (record.job.jitter or NOTHING)
             and "@" in run.key
+            and not parents_of(
+                record.job.trigger
+            )  # it has the due time of those, and starts when they have ended
         ):
             late = run.started_at - run.due_at
             what = f"{entry.id} started {length(late)} late"

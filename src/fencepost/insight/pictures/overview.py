@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import TYPE_CHECKING, Literal
 
-from fencepost.insight.board import Entry, Reading
+from fencepost.insight.board import BoardEntry, Reading
 from fencepost.insight.pictures.needs import Need, needs_of
 from fencepost.insight.pictures.tallies import counted
 from fencepost.insight.views.shapes import Shape
@@ -120,10 +120,10 @@ async def _overdue(store: Store, since: datetime, reading: Reading, sees: Sees |
     return sum(fire.count for fire in late if _must_be_decided(fire, entries.get(fire.job_id), reading.now))
 
 
-def _must_be_decided(fire: FireRecord, entry: Entry | None, now: datetime) -> bool:
-    if entry is None or entry.record is None or entry.pause or entry.orphaned:
+def _must_be_decided(fire: FireRecord, entry: BoardEntry | None, now: datetime) -> bool:
+    if entry is None or entry.record is None or entry.pause or entry.orphaned or fire.backfill:
         return False
-    return fire.due_at <= now - entry.record.job.misfire_after
+    return fire.due_at <= now - entry.record.job.decided_within
 
 
 def _sentence(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from fencepost.insight.board import Entry
+from fencepost.insight.board import BoardEntry
 from fencepost.insight.pictures.window import Window, floor
 from fencepost.model import FireRecord, JobRecord, State, changed, error_line
 from fencepost.store.base import FireQuery, Store
@@ -60,7 +60,7 @@ class Samples:
     def __init__(self) -> None:
         self._kept: dict[tuple[str, timedelta], Sample] = {}
 
-    async def of(self, store: Store, entry: Entry, window: Window) -> Sample:
+    async def of(self, store: Store, entry: BoardEntry, window: Window) -> Sample:
         known = self._kept.get((entry.id, window.width))
         if known is not None and not _covers(known, window):
             known = None
@@ -88,7 +88,7 @@ def _covers(known: Sample, window: Window) -> bool:
     )
 
 
-def _is_unchanged(known: Sample, entry: Entry) -> bool:
+def _is_unchanged(known: Sample, entry: BoardEntry) -> bool:
     """A job's record changes with each claim, each end of a run and each decision."""
     return known.record is not None and known.record is entry.record
 
@@ -109,7 +109,7 @@ def _joined(known: Sample, new: Sample, window: Window) -> Sample:
     )
 
 
-async def _read(store: Store, entry: Entry, window: Window, since: datetime) -> Sample:
+async def _read(store: Store, entry: BoardEntry, window: Window, since: datetime) -> Sample:
     id, until = entry.id, window.past_until
     blank = Sample((), None, since, until, window.now, entry.record)
     if since >= until:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from fencepost.insight.board import Entry
+from fencepost.insight.board import BoardEntry
 from fencepost.insight.pictures.trends import took_by
 from fencepost.model import FireRecord, JobRecord
 from fencepost.model.triggers import EARLIEST
@@ -23,7 +23,7 @@ MOST_KEPT = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StripOutcome:
     key: str
     state: str
     reason: str | None
@@ -33,7 +33,7 @@ class Outcome:
     """Fires that the row stands for."""
 
 
-Strip = tuple[Outcome, ...]
+Strip = tuple[StripOutcome, ...]
 """Oldest first, at most 30. Empty: no fire was due yet."""
 
 
@@ -43,7 +43,7 @@ class Strips:
     def __init__(self) -> None:
         self._kept: dict[str, tuple[JobRecord, Strip]] = {}
 
-    async def of(self, store: Store, entry: Entry, now: datetime) -> Strip:
+    async def of(self, store: Store, entry: BoardEntry, now: datetime) -> Strip:
         """A job's record changes with each claim, each end of a run and each decision: as long as it stands, nothing
         has happened."""
         known = self._kept.get(entry.id)
@@ -58,7 +58,7 @@ class Strips:
         return strip
 
 
-async def _newest(store: Store, entry: Entry, now: datetime) -> Sequence[FireRecord]:
+async def _newest(store: Store, entry: BoardEntry, now: datetime) -> Sequence[FireRecord]:
     until = now + datetime.resolution
     if not isinstance(store, CountsFires):
         return await store.find_fires(FireQuery(job_id=entry.id, until=until, limit=LENGTH))
@@ -67,11 +67,11 @@ async def _newest(store: Store, entry: Entry, now: datetime) -> Sequence[FireRec
     return sorted(rows.values(), key=lambda fire: fire.due_at, reverse=True)[:LENGTH]
 
 
-async def strips(reader: Reader, store: Store, entries: Sequence[Entry]) -> dict[str, Strip]:
+async def strips(reader: Reader, store: Store, entries: Sequence[BoardEntry]) -> dict[str, Strip]:
     """By job."""
     now = (await reader.cluster()).now
     return {entry.id: await reader.kept.strips.of(store, entry, now) for entry in entries[:MOST_JOBS]}
 
 
-def _outcome(fire: FireRecord, now: datetime) -> Outcome:
-    return Outcome(fire.key, fire.state.value, fire.reason, fire.due_at, took_by(fire, now), fire.count)
+def _outcome(fire: FireRecord, now: datetime) -> StripOutcome:
+    return StripOutcome(fire.key, fire.state.value, fire.reason, fire.due_at, took_by(fire, now), fire.count)

@@ -57,7 +57,7 @@ LIMITS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 60, 300, 3600, flo
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class DayTrend:
     day: date
     states: Mapping[str, int]
 
@@ -65,7 +65,7 @@ class Day:
 @dataclass(frozen=True, slots=True)
 class HeatMap:
     job_id: str
-    days: tuple[Day, ...]
+    days: tuple[DayTrend, ...]
     """90, oldest first; those without fires have no states."""
     counted_since: datetime
     """What was due before that is not counted: there are too many."""
@@ -123,5 +123,5 @@ async def heat_map(reader: Reader, store: Store, job_id: str, tz: tzinfo = UTC) 
         day = days.setdefault(at.astimezone(tz).date(), {})
         for state, number in states.items():
             day[state] = day.get(state, 0) + number
-    items = tuple(Day(day, states) for day, states in sorted(days.items())[-HEAT_DAYS:])
+    items = tuple(DayTrend(day, states) for day, states in sorted(days.items())[-HEAT_DAYS:])
     return HeatMap(job_id, items, max(since, found.since))

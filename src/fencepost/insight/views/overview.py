@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from fencepost.insight.board import Board, read_all
@@ -12,9 +14,12 @@ from fencepost.model.triggers import EARLIEST
 from fencepost.store.base import FireQuery, Store
 
 
-async def overview(store: Store, name: str) -> tuple[Shape, datetime]:
-    """`status` as JSON, with all jobs; and the store's time."""
+async def overview(store: Store, name: str, choices: Sequence[str] = ()) -> tuple[Shape, datetime]:
+    """`status` as JSON, with all jobs, or those that fit all choices (`tag:nightly`); and the store's time."""
     reading = await read_all(store, Board(), await cluster_of(store), most=None)
+    if choices:
+        fitting = [entry for entry in reading.entries if all(entry.fits(each) for each in choices)]
+        reading = replace(reading, entries=fitting)
     return reading.status(name), reading.now
 
 
@@ -23,7 +28,7 @@ RECENT = 1000
 """Finished fires that are read, so that unreadable ones among them are reported."""
 
 
-async def look_at_all(store: Store, name: str) -> tuple[Shape, datetime]:
+async def read_overview(store: Store, name: str) -> tuple[Shape, datetime]:
     """An overview. Also reads rows that are rarely needed, so that unreadable ones among them are shown."""
     await store.history_since(EARLIEST)
     await store.find_fires(FireQuery(states=FINAL, limit=RECENT))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby, islice
 
 from fencepost.insight.views.shapes import Shape
@@ -15,7 +15,7 @@ MOST_LEFT_OUT = 10_000
 
 
 @dataclass(frozen=True)
-class Step:
+class PreviewStep:
     due_at: datetime
     left_out: tuple[LeftOut, ...] = ()
     """Since the fire before."""
@@ -27,7 +27,7 @@ class Step:
             yield first, 1 + len(others)
 
 
-def coming(trigger: Trigger, after: datetime, count: int) -> list[Step]:
+def coming(trigger: Trigger, after: datetime, count: int) -> list[PreviewStep]:
     fires = list(islice(trigger.after(after), count))
     if not fires:
         return []
@@ -37,14 +37,18 @@ def coming(trigger: Trigger, after: datetime, count: int) -> list[Step]:
         begin = number
         while number < len(left) and left[number].at <= fire:
             number += 1
-        steps.append(Step(fire, tuple(left[begin:number])))
+        steps.append(PreviewStep(fire, tuple(left[begin:number])))
     return steps
 
 
-def preview_shape(step: Step) -> Shape:
-    if not step.left_out:
-        return {"due_at": iso(step.due_at)}
-    return {"due_at": iso(step.due_at), "left_out": [left_out_shape(left) for left in step.left_out]}
+def preview_shape(step: PreviewStep, jitter: timedelta | None = None) -> Shape:
+    """`jitter`: of the job. It may start until `starts_by`."""
+    shape: Shape = {"due_at": iso(step.due_at)}
+    if jitter is not None:
+        shape["starts_by"] = iso(step.due_at + jitter)
+    if step.left_out:
+        shape["left_out"] = [left_out_shape(left) for left in step.left_out]
+    return shape
 
 
 def left_out_shape(left: LeftOut) -> Shape:

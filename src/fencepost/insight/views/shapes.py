@@ -16,6 +16,7 @@ from fencepost.model import (
     error_line,
     job_to_json,
 )
+from fencepost.model.job_fields import shown_fields
 from fencepost.model.triggers import Trigger, iso
 
 Shape = dict[str, Any]
@@ -47,11 +48,13 @@ def fire_shape(fire: FireRecord) -> Shape:
         "finished_at": time(fire.finished_at),
         "error": error_line(fire.error),
         "error_line": error_line(fire.error),
-        "late_seconds": late_seconds(fire.due_at, _first_start(fire)),
+        "late_seconds": late_seconds(fire.start_at, _first_start(fire)),
+        "jitter_seconds": fire.jitter_seconds,
         "by": fire.by or None,
         "asked_by": fire.by or None,
         "asked_at": None if fire.scheduled else iso(fire.due_at),
-        "retry_of": fire.retry_of,
+        "retry_of": None if fire.backfill else fire.retry_of,
+        "backfill": fire.backfill,
         "effect_key": fire.effect_key,
         "args": None if fire.args is None else dict(fire.args),
         "cancel_requested": fire.cancel_requested,
@@ -141,6 +144,7 @@ def origin_shape(origin: Origin | None) -> Shape | None:
 def definition_shape(record: JobRecord) -> Shape:
     return {
         **job_to_json(record.job),
+        **shown_fields(record.job),
         "schedule": schedule(record),
         "created_at": iso(record.created_at),
         "changed_at": iso(record.changed_at),
@@ -161,6 +165,8 @@ def event_shape(event: JobEvent) -> Shape:
         "trigger": None if event.trigger is None else dict(event.trigger),
         "note": event.note,
         "by": event.by,
+        "before": None if event.before is None else dict(event.before),
+        "after": None if event.after is None else dict(event.after),
     }
 
 

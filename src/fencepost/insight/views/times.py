@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from fencepost.errors import ConfigurationError, UsageError
@@ -29,6 +29,37 @@ def ahead(text: str, now: datetime, option: str) -> datetime:
     return moment
 
 
+def past(text: str, now: datetime, zone: tzinfo | None, option: str) -> datetime:
+    """A moment in this zone unless it names its own offset (`2026-11-15`, `2026-11-15T03:00`), or a duration back."""
+    length = _duration(text)
+    return _in_zone(text, zone, option) if length is None else now - length
+
+
+def coming(text: str, now: datetime, zone: tzinfo | None, option: str) -> datetime:
+    """The next `18:00` of this zone, or a moment in it unless it names its own offset."""
+    if re.fullmatch(r"\d{1,2}:\d\d(:\d\d)?", text):
+        try:
+            clock = time.fromisoformat(text.rjust(text.count(":") * 3 + 2, "0"))
+        except ValueError:
+            raise UsageError(f"{option} {text!r} is no time of day; write 18:00") from None
+        today = now.astimezone(zone).date()
+        days = (datetime.combine(today + timedelta(days=each), clock, zone) for each in (0, 1, 2))
+        return next(moment for moment in (day.astimezone(UTC) for day in days) if moment > now)
+    return _in_zone(text, zone, option)
+
+
+def _in_zone(text: str, zone: tzinfo | None, option: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{option} {text!r} is no time; write 2026-11-15 or 2026-11-15T03:00") from None
+    if not 1900 <= moment.year < 9000:
+        raise UsageError(f"{option} {text!r} is out of range; use the years 1900 to 8999")
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone) if zone is not None else moment.astimezone()
+    return moment.astimezone(UTC)
+
+
 def _duration(text: str) -> timedelta | None:
     try:
         return duration(text)
@@ -44,7 +75,7 @@ def _moment(text: str, option: str) -> datetime:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedTime:
     """What a WHEN means: each instant it may stand for, and how much later a fire may be due and still match:
     03:00 also matches 03:00:17."""
 
@@ -54,12 +85,12 @@ class Asked:
     """The zone it was read in; None: it named its own offset."""
 
 
-def asked(text: str, now: datetime, zone: ZoneInfo) -> Asked:
+def asked(text: str, now: datetime, zone: ZoneInfo) -> AskedTime:
     """`03:00` is the latest that has been, today or yesterday, in this zone; so is an ISO time that names
     no offset."""
     width = _width(text)
     if re.fullmatch(r"\d{1,2}:\d\d(:\d\d)?", text):
-        return Asked(_latest(text, now, zone), width, zone.key)
+        return AskedTime(_latest(text, now, zone), width, zone.key)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -69,8 +100,8 @@ def asked(text: str, now: datetime, zone: ZoneInfo) -> Asked:
     if not 1900 <= moment.year < 9000:
         raise UsageError(f"{text!r} is out of range; use the years 1900 to 8999")
     if moment.tzinfo is not None:
-        return Asked((moment.astimezone(UTC),), width, None)
-    return Asked(_instants(moment, zone), width, zone.key)
+        return AskedTime((moment.astimezone(UTC),), width, None)
+    return AskedTime(_instants(moment, zone), width, zone.key)
 
 
 def _width(text: str) -> timedelta:

@@ -37,7 +37,7 @@ def _is_ours(path: str) -> bool:
     return bool(found) and (_OURS / tail).is_file()
 
 
-def told_once(output: str, error: str | None) -> str:
+def without_repetition(output: str, error: str | None) -> str:
     """The output of a run, with tracebacks folded. The traceback that ended it is cut to its last line, since it is
     shown elsewhere."""
     ending = (error or "").strip().rpartition("\n")[2]

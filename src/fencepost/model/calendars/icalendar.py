@@ -27,7 +27,7 @@ When = date | datetime
 
 
 @dataclass
-class Event:
+class CalendarEvent:
     line: int
     start: When | None = None
     end: When | None = None
@@ -58,7 +58,7 @@ def closed_times(path: Path, years: range, tz: str | None) -> tuple[dict[date, s
         raise ConfigurationError(f"{path}, line {problem.line}: {problem}") from None
 
 
-def _closed(events: list[Event], years: range) -> tuple[dict[date, str], list[Window]]:
+def _closed(events: list[CalendarEvent], years: range) -> tuple[dict[date, str], list[Window]]:
     replaced = {(event.uid, event.replaces) for event in events if event.replaces is not None}
     days: dict[date, str] = {}
     windows: list[Window] = []
@@ -81,7 +81,7 @@ def _closed(events: list[Event], years: range) -> tuple[dict[date, str], list[Wi
     return days, windows
 
 
-def _length(event: Event, start: When) -> timedelta:
+def _length(event: CalendarEvent, start: When) -> timedelta:
     whole_day = not isinstance(start, datetime)
     if event.duration is not None:
         length = event.duration
@@ -100,7 +100,7 @@ def _later(start: datetime, length: timedelta) -> datetime:
     return (start.astimezone(UTC) + length).astimezone(start.tzinfo)
 
 
-def _starts(event: Event, start: When, years: range) -> Iterator[When]:
+def _starts(event: CalendarEvent, start: When, years: range) -> Iterator[When]:
     """Once, or by the rule as far as the years go."""
     if not event.rule:
         yield start
@@ -153,15 +153,15 @@ class _Line:
     value: str
 
 
-def _events(text: str, zone: ZoneInfo) -> Iterator[Event]:
-    event: Event | None = None
+def _events(text: str, zone: ZoneInfo) -> Iterator[CalendarEvent]:
+    event: CalendarEvent | None = None
     inside: list[str] = []
     number = 0
     for line in _lines(text):
         if line.name == "BEGIN":
             inside.append(line.value.upper())
             if inside[-1] == "VEVENT":
-                event, number = Event(line.number), number + 1
+                event, number = CalendarEvent(line.number), number + 1
             if number > MOST_EVENTS or len(inside) > 10:
                 raise _Unreadable(line.number, f"more than {MOST_EVENTS} events, or too deep")
         elif line.name == "END":
@@ -197,7 +197,7 @@ def _lines(text: str) -> Iterator[_Line]:
         yield _Line(number, found[1].upper(), named, found[3].strip())
 
 
-def _note(event: Event, line: _Line, zone: ZoneInfo) -> None:
+def _note(event: CalendarEvent, line: _Line, zone: ZoneInfo) -> None:
     if line.name == "DTSTART":
         event.start = _when(line, line.value, zone)
     elif line.name == "DTEND":

@@ -53,7 +53,7 @@ WallOf = Callable[[datetime], datetime]
 
 
 @dataclass(frozen=True)
-class Rule:
+class RecurrenceRule:
     text: str
     first: datetime
     """The wall from which it counts: the earliest that it can have."""
@@ -129,7 +129,7 @@ class Rule:
 
 
 @lru_cache(maxsize=1024)
-def parsed(text: str, first: datetime, wall_of: WallOf) -> Rule:
+def parsed(text: str, first: datetime, wall_of: WallOf) -> RecurrenceRule:
     """`first`: a wall in whole seconds. Everything of the text is checked."""
     try:
         import dateutil.rrule  # noqa: F401
@@ -157,7 +157,7 @@ def parsed(text: str, first: datetime, wall_of: WallOf) -> Rule:
     if "byweekno" in by and freq != YEARLY:
         raise ConfigurationError("BYWEEKNO goes with FREQ=YEARLY only.")
     by = {**_implied(freq, by, first), **by}
-    rule = Rule(text, first, freq, interval, DAYS.index(week_starts), by, count, until)
+    rule = RecurrenceRule(text, first, freq, interval, DAYS.index(week_starts), by, count, until)
     return _possible(rule)
 
 
@@ -242,7 +242,7 @@ def _implied(freq: int, by: Mapping[str, Any], first: datetime) -> dict[str, Any
     return implied
 
 
-def _possible(rule: Rule) -> Rule:
+def _possible(rule: RecurrenceRule) -> RecurrenceRule:
     """Refuses a rule without occurrences, and one whose occurrences are too rare to be searched for by its FREQ."""
     try:
         found = list(islice(rule.walls_after(rule.first), 3))

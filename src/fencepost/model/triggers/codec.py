@@ -17,6 +17,7 @@ from fencepost.model.triggers.combined import (
     union_from_json,
 )
 from fencepost.model.triggers.crontab import cron_from_json
+from fencepost.model.triggers.following import after_from_json
 from fencepost.model.triggers.interval import every_from_json
 from fencepost.model.triggers.moments import at_from_json
 from fencepost.model.triggers.open_days import open_days_from_json
@@ -113,6 +114,7 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Trigger]] = {
     "cron": cron_from_json,
     "at": at_from_json,
     "rrule": rrule_from_json,
+    "after": after_from_json,
     "calendar": lambda value: open_days_from_json(value, trigger_from_json),
     "spread": lambda value: spread_from_json(value, trigger_from_json),
     "any": lambda value: union_from_json(value, trigger_from_json),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from fencepost.errors import ConfigurationError
-from fencepost.model.calendars.rules import Rule, parsed
+from fencepost.model.calendars.rules import RecurrenceRule, parsed
 from fencepost.model.triggers.base import Trigger
 from fencepost.model.triggers.times import (
     bounds,
@@ -117,7 +117,7 @@ def _checked(rule: str, wall: datetime, tz: str) -> str:
     return _parsed(rule, wall, tz).text
 
 
-def _parsed(rule: str, wall: datetime, tz: str) -> Rule:
+def _parsed(rule: str, wall: datetime, tz: str) -> RecurrenceRule:
     return parsed(rule, wall, WallIn(tz))
 
 

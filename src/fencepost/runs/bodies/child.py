@@ -32,12 +32,13 @@ from fencepost.runs.fenced import Scope
 from fencepost.runs.fire import RESULT_LIMIT, Fire, entered
 from fencepost.runs.importing import refusing_starts
 from fencepost.runs.tasks import Task
+from fencepost.runs.tracing import continue_trace
 from fencepost.store.codec import from_json
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-class Replica:
+class ParentReplica:
     """The fire's link back, as `execute.Run` is in the replica itself."""
 
     def __init__(self, descriptor: int) -> None:
@@ -116,15 +117,17 @@ class Replica:
 
 
 def main(descriptor: int) -> None:
-    replica = Replica(descriptor)
+    replica = ParentReplica(descriptor)
     order = replica.receive()
     replica.trusted_until, replica.scope = order["trust"], from_json(Scope, order["scope"])
     fire = replica.fire = Fire(from_json(FireRecord, order["fire"]), order["args"], replica)
+    fire.traceparent = order["traceparent"]
     threading.Thread(target=replica.listen, daemon=True).start()
     signal.signal(signal.SIGTERM, _cancelled)
     try:
         function = find(order["where"], order.get("prepared_by"))
         logging.basicConfig(format=LOG_FORMAT)  # does nothing where the module has set up logging
+        continue_trace(fire)
         replica.send(ready=True)
         replica.go.wait()
         result = entered(fire, function, Task.of(function, "body").keywords(fire))

@@ -86,6 +86,7 @@ class Command:
         return {
             **inherited,
             **self.env,
+            **({"TRACEPARENT": fire.traceparent} if fire.traceparent else {}),
             "FIRE_KEY": fire.key,
             "FIRE_EFFECT_KEY": fire.effect_key,
             "FIRE_JOB": fire.job_id,

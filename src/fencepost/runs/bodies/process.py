@@ -23,10 +23,11 @@ from fencepost.errors import BodyDied, CommandFailed, RaisedElsewhere
 from fencepost.model import Json
 from fencepost.runs.bodies import keeper
 from fencepost.runs.bodies.command import Command
-from fencepost.runs.fire import Fire, Link
+from fencepost.runs.fire import Fire, ReplicaLink
 from fencepost.runs.masking import mask_for
 from fencepost.runs.output import Lines
 from fencepost.runs.tasks import Task
+from fencepost.runs.tracing import current_traceparent
 from fencepost.store.codec import to_json
 
 KEPT_IN_ERROR = 8_000
@@ -40,7 +41,7 @@ Enter = Callable[[], None]
 """The last thing before the body starts; raises if it must not."""
 
 
-class RunLink(Link, Protocol):
+class RunLink(ReplicaLink, Protocol):
     @property
     def trusted_until(self) -> float: ...
 
@@ -70,6 +71,10 @@ class _Process:
         self._lock = threading.Lock()
 
     def _start(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+        if not hasattr(os, "killpg"):
+            raise BodyDied(
+                'commands and executor="process" need process groups, which this system does not have'
+            )
         with self._lock:  # so that it is either not started, or there to be ended
             if self._stopped is not None:
                 raise BodyDied("ended before it was started")
@@ -146,9 +151,11 @@ class FunctionBody(_Process):
         self._descriptors = descriptors
         self._socket: socket.socket | None = None
         self._sending = threading.Lock()
+        self._traceparent: str | None = None
 
     def run(self, enter: Enter) -> None:
         ours, theirs = socket.socketpair()
+        self._traceparent = current_traceparent() or self._fire.traceparent
         with ours, theirs:
             popen = self._start(
                 [sys.executable, "-m", "fencepost.runs.bodies.child", str(theirs.fileno())],
@@ -158,6 +165,7 @@ class FunctionBody(_Process):
                     **os.environ,
                     "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
                     "PYTHONUNBUFFERED": "1",  # what it has printed is seen although it may be killed
+                    **({"TRACEPARENT": self._traceparent} if self._traceparent else {}),
                 },
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -214,6 +222,7 @@ class FunctionBody(_Process):
             "args": dict(self._fire.args),
             "trust": self._link.trusted_until,
             "scope": to_json(self._link.scope),
+            "traceparent": self._traceparent,
         }
 
     def _converse(self, enter: Enter) -> dict[str, Any] | None:

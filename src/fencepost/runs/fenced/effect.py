@@ -59,9 +59,9 @@ class Effect(ABC):
 
     def open(self) -> Asking[None]:
         self.fire._raise_if_ended()
-        if self.at_home and (yield self.look_at_token()) is None:
+        if self.at_home and (yield self.check_token()) is None:
             raise self._fenced_out()
-        if (yield self.look_at_effect()) is not None:
+        if (yield self.check_effect()) is not None:
             raise self._committed()
 
     def close(self) -> Asking[None]:
@@ -78,7 +78,7 @@ class Effect(ABC):
     # In the words of a database. A row is an answer, None is none.
 
     @abstractmethod
-    def look_at_token(self) -> tuple[str, tuple[Any, ...]]:
+    def check_token(self) -> tuple[str, tuple[Any, ...]]:
         """The fire's row, if its token is this run's."""
 
     @abstractmethod
@@ -86,7 +86,7 @@ class Effect(ABC):
         """The same, and so it stays until the commit."""
 
     @abstractmethod
-    def look_at_effect(self) -> tuple[str, tuple[Any, ...]]:
+    def check_effect(self) -> tuple[str, tuple[Any, ...]]:
         """Its row, if it was committed."""
 
     @abstractmethod

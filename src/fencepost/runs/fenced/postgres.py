@@ -41,7 +41,8 @@ select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace
             (select oid from pg_database where datname = current_database())
 """
 
-# Nothing of the user's comes after this. Whoever is stopped here would keep others waiting: it is thrown out instead.
+# Nothing of the user's comes after this. A process that is stopped here would keep others waiting: the server ends its
+# session.
 LAST_ROUND_TRIPS = "select set_config('idle_in_transaction_session_timeout', '3000', true)"
 
 RECORD = f"""
@@ -112,7 +113,7 @@ class PostgresEffect(Effect):
         found = yield WHERE_IS_TABLE, ()
         self.table = f"{found[0]}.fencepost_effects" if found else ""
 
-    def look_at_token(self) -> tuple[str, tuple[Any, ...]]:
+    def check_token(self) -> tuple[str, tuple[Any, ...]]:
         assert self.scope.home is not None
         name = "" if self.fire.scheduled else self.fire.key.partition("!")[2]
         return (
@@ -122,11 +123,11 @@ class PostgresEffect(Effect):
         )
 
     def hold_token(self) -> tuple[str, tuple[Any, ...]]:
-        """Whoever ends this run, or takes it away, waits for the commit; or has been quicker."""
-        query, values = self.look_at_token()
+        """A step that ends this run, or takes it away, waits for the commit; or has been quicker."""
+        query, values = self.check_token()
         return f"{query} for share", values
 
-    def look_at_effect(self) -> tuple[str, tuple[Any, ...]]:
+    def check_effect(self) -> tuple[str, tuple[Any, ...]]:
         query = f"select 1 from {self.table} where namespace = %s and fire_key = %s and name = %s"
         return query, self.key
 

@@ -53,13 +53,13 @@ def transaction(
         _ask(connection, effect.close())
         connection.execute("commit")
     except BaseException:
-        _roll_back(connection)
+        _rollback(connection)
         raise
     effect.committed()
 
 
 class SqliteEffect(Effect):
-    """Nobody else writes to the file from the beginning of the transaction to its end."""
+    """No other process writes to the file from the beginning of the transaction to its end."""
 
     def prepare(self) -> Asking[None]:
         home = self.scope.home
@@ -69,15 +69,15 @@ class SqliteEffect(Effect):
         yield TABLE, ()
         yield INDEX, ()
 
-    def look_at_token(self) -> tuple[str, tuple[Any, ...]]:
+    def check_token(self) -> tuple[str, tuple[Any, ...]]:
         assert self.scope.home is not None
         table = self.scope.home.fires
         query = f"select 1 from {table} where key = ? and token = ? and state = 'running'"
         return query, (self.fire.key, self.fire.token)
 
-    hold_token = look_at_token
+    hold_token = check_token
 
-    def look_at_effect(self) -> tuple[str, tuple[Any, ...]]:
+    def check_effect(self) -> tuple[str, tuple[Any, ...]]:
         query = "select 1 from fencepost_effects where namespace = ? and fire_key = ? and name = ?"
         return query, self.key
 
@@ -89,7 +89,7 @@ class SqliteEffect(Effect):
         return bool(inserted[0])
 
 
-def _roll_back(connection: sqlite3.Connection) -> None:
+def _rollback(connection: sqlite3.Connection) -> None:
     if connection.in_transaction:
         connection.execute("rollback")
 

@@ -11,15 +11,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fencepost.errors import ConfigurationError
 from fencepost.model import FireRecord, Json
 from fencepost.store.codec import from_json, to_json
 from fencepost.store.file.archive import Archive, Day
 from fencepost.store.file.folder import Folder, create, sync_folder
 from fencepost.store.file.lines import damaged, line, lines
 from fencepost.store.file.state import Change
+from fencepost.store.formats import format_of
 
-FORMAT = 1
+FORMAT = 2
+IN_WORDS = {
+    1: "write a new snapshot: job records have fields that 0.1.0 does not know, and its replicas are refused"
+}
+"""By the format that is found: what brings it to the next."""
 
 ROWS_PER_LINE = 200
 
@@ -115,10 +119,6 @@ def header_of(content: Json, path: Path) -> Header:
     found: Any = content.get("format") if isinstance(content, dict) else None
     if not isinstance(found, int):
         raise damaged(f"{path} does not begin with a header", path)
-    if found > FORMAT:
-        raise ConfigurationError(
-            f"{path} has format {found}, newer than the {FORMAT} this version of Fencepost knows; "
-            "upgrade Fencepost on this replica"
-        )
+    format_of(found, FORMAT, IN_WORDS).check(str(path), converts=True)
     header: Header = from_json(Header, content)
     return header

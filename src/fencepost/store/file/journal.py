@@ -13,11 +13,12 @@ from fencepost.errors import ConfigurationError, FencepostError, StoreCorrupt
 from fencepost.store.codec import micros
 from fencepost.store.file.archive import Archive
 from fencepost.store.file.folder import Folder
-from fencepost.store.file.generation import FORMAT, Draft, Header, header_of, read_snapshot
+from fencepost.store.file.generation import FORMAT, IN_WORDS, Draft, Header, header_of, read_snapshot
 from fencepost.store.file.lines import damaged
 from fencepost.store.file.log import Log
 from fencepost.store.file.redo import Redo
 from fencepost.store.file.state import Change, LoggedState
+from fencepost.store.formats import Format, format_of
 from fencepost.store.unreadable import Registry
 
 log = logging.getLogger("fencepost")
@@ -174,10 +175,16 @@ class Journal:
             self._advance_generation()
 
     def _limit(self) -> float:
-        """A large state is written again only after as much has been logged."""
+        """A large state is written again only after as much has been logged; one in an older format at once."""
+        if self.header.format < FORMAT:
+            return 0
         return self._snapshot_bytes * max(1.0, self._snapshot_size / SNAPSHOT_BYTES)
 
     # --- generations --------------------------------------------------------------------------------------
+
+    @property
+    def format(self) -> Format:
+        return format_of(self.header.format, FORMAT, IN_WORDS)
 
     def create(self) -> None:
         """The first one, unless there is one."""
@@ -202,11 +209,17 @@ class Journal:
             self.folder.tidy(self.header.generation, self.state.fires.archive.days)
             self.folder.end_draft()
 
-    def _advance_generation(self) -> None:
+    def convert(self) -> None:
+        """Put a generation of this version's format in force now. If a replica of an earlier version is writing one at
+        this moment, the next commit here does it."""
+        if self.header.format < FORMAT:
+            self._advance_generation(at_once=True)
+
+    def _advance_generation(self, at_once: bool = False) -> None:
         """Write the next one, or put it in force. The operation that led here is committed: whatever goes wrong
         now is no failure of it."""
         if self._draft is None and self.folder.begin_draft():
-            self._draft = self._begin()
+            self._draft = self._begin(at_once)
         draft = self._draft
         if draft is None or draft.is_being_written:
             return
@@ -226,7 +239,7 @@ class Journal:
         finally:
             self.folder.end_draft()
 
-    def _begin(self) -> Draft:
+    def _begin(self, at_once: bool) -> Draft:
         state, archive, header = self.state, self.state.fires.archive, self.header
         moving = state.to_move_out(self._keep_fires)
         draft = Draft(
@@ -236,7 +249,7 @@ class Journal:
             state.dump(but={fire.key for fire in moving}),
             moving,
         )
-        if len(state.jobs.rows) + len(state.fires.rows) > MANY_ROWS:
+        if not at_once and len(state.jobs.rows) + len(state.fires.rows) > MANY_ROWS:
             draft.write_aside()
         else:
             draft.write()

@@ -47,6 +47,8 @@ class Redo:
             "no fire": self._no_fire,
             "replica": self._replica,
             "no replica": state.replicas.redo_drop,
+            "entry": state.entries.redo,
+            "no entry": state.entries.redo_drop,
             "leader": self._leader,
             "prune": self._prune,
             "boot": lambda id, boot: setattr(state, "boot", boot),

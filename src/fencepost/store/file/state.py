@@ -24,6 +24,7 @@ from fencepost.store.state import StoreState
 from fencepost.store.tables import (
     Broken,
     BrokenRows,
+    EntryTable,
     FireTable,
     JobTable,
     ReplicaTable,
@@ -169,12 +170,34 @@ class LoggedReplicas(ReplicaTable):
         super().drop(id)
 
 
+class LoggedEntries(EntryTable):
+    def __init__(self, changes: list[Change]) -> None:
+        super().__init__()
+        self._changes = changes
+
+    def put(self, key: str, text: str) -> None:
+        self._changes.append(["entry", key, text])
+        super().put(key, text)
+
+    def redo(self, key: str, text: str) -> None:
+        super().put(key, text)
+
+    def drop(self, key: str) -> None:
+        if key in self.rows:
+            self._changes.append(["no entry", key])
+            super().drop(key)
+
+    def redo_drop(self, key: str) -> None:
+        super().drop(key)
+
+
 class LoggedState(StoreState):
     may_lose_writes = False
     jobs: LoggedJobs
     targets: LoggedTargets
     fires: LoggedFires
     replicas: LoggedReplicas
+    entries: LoggedEntries
 
     def __init__(self, archive: Archive, registry: Registry | None = None) -> None:
         super().__init__(registry)
@@ -184,6 +207,7 @@ class LoggedState(StoreState):
         self.targets = LoggedTargets(self.broken, self.replicas, self.changes)
         self.jobs = LoggedJobs(self.broken, self.targets, self.changes)
         self.fires = LoggedFires(self.broken, self.changes, archive)
+        self.entries = LoggedEntries(self.changes)
         self.boot: str | None = None
 
     @property
@@ -228,6 +252,7 @@ class LoggedState(StoreState):
             {id: tuple(events) for id, events in jobs.events_by_job.items()},
             [fires[key] for key in sorted(fires.keys() - set(but))],
             self.replicas.every(),
+            dict(self.entries.rows),
         )
         kept = [(*where, each) for where, each in self.broken.rows.items() if each.content is not None]
         broken = [as_change(kind, key, each, jobs.moments.get(key, [])) for kind, key, each in kept]
@@ -252,6 +277,7 @@ def _dumped(
     events: dict[str, tuple[JobEvent, ...]],
     fires: list[FireRecord],
     replicas: list[ReplicaRecord],
+    entries: dict[str, str],
 ) -> Iterator[Change]:
     yield ["boot", "", boot]
     yield ["leader", "", to_json(leader)]
@@ -265,6 +291,8 @@ def _dumped(
         yield ["fire", fire.key, to_json(fire)]
     for replica in replicas:
         yield ["replica", replica.id, to_json(replica)]
+    for key, text in entries.items():
+        yield ["entry", key, text]
 
 
 def new_fields(before: Any, after: Any) -> dict[str, Json]:

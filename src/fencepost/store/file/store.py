@@ -22,10 +22,12 @@ from fencepost.store import forks
 from fencepost.store.base import FireQuery
 from fencepost.store.file.folder import Folder, namespaces
 from fencepost.store.file.journal import SNAPSHOT_BYTES, Journal
-from fencepost.store.file.preflight import preflight
+from fencepost.store.file.preflight import contents, preflight
 from fencepost.store.file.state import find_recent
+from fencepost.store.formats import Contents
 from fencepost.store.local import (
     EVIDENCE_EVERY,
+    EVIDENCE_EVERY_WATCHED,
     Beacons,
     Hint,
     LocalProof,
@@ -55,7 +57,6 @@ class FileStore(Mirror):
     """
 
     may_lose_writes = False
-    evidence_every = EVIDENCE_EVERY
 
     def __init__(
         self,
@@ -70,7 +71,8 @@ class FileStore(Mirror):
             raise ConfigurationError(f"{self.path} is a file; the file store needs a folder of its own")
         self._folder = Folder(self.path / checked_namespace(namespace))
         self._journal = Journal(self._folder, snapshot_bytes, keep_fires, self.unreadable)
-        self._beacons, self._hint = Beacons(self._folder.path / "alive"), Hint(self._folder.path / "hint")
+        self._beacons = Beacons(self._folder.path / "alive")
+        self._hint = Hint(self._folder.path / "hint", self._folder.path / "alive")
         self._thread = WorkerThread()
         self._proof = LocalProof(self._beacons, self._thread)
         self._queue = StepQueue(self._thread, self._serve)
@@ -84,16 +86,24 @@ class FileStore(Mirror):
     async def preflight(self, name: str) -> Preflight:
         return await asyncio.to_thread(preflight, self.path, self._folder.path.name)
 
+    async def contents(self) -> Contents:
+        return await asyncio.to_thread(contents, self.path, self._folder.path.name)
+
     async def open(self) -> None:
         await self._thread.run(self._open)
 
     async def close(self) -> None:
         await self._thread.run(self._close)
         self._thread.end()
+        self._hint.close()
 
     @property
     def descriptors(self) -> Sequence[int]:  # type: ignore[override]
         return self._beacons.descriptors
+
+    @property
+    def evidence_every(self) -> float:  # type: ignore[override]
+        return EVIDENCE_EVERY_WATCHED if self._hint.is_watched else EVIDENCE_EVERY
 
     async def wait(self, seconds: float) -> bool:
         return await self._hint.wait(seconds)
@@ -192,9 +202,11 @@ class FileStore(Mirror):
         with self._folder.turn.taken():
             if not self._journal.catch_up():
                 return False
+            self._journal.format.check(str(self._folder.path), converts=self.creates)
             self._journal.state.fires.archive.check()
             self._journal.tidy()
             self._notice_reboot()
+            self._journal.convert()
         return True
 
     def _notice_reboot(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -10,6 +10,7 @@ import psycopg
 from psycopg import errors
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper
 
 from fencepost.clock import SystemClock
@@ -34,6 +35,21 @@ DEFAULTS = {
 }
 
 RV = TypeVar("RV")
+
+_HISTORY = "system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)"
+BEGIN = "begin isolation level read committed"
+OWN_TIMEOUT = "select set_config('statement_timeout', '0', true)"
+"""For the rest of a transaction. What the role has for the application may be less than a wait for a lock takes."""
+_BEGIN_AND_ASK = f"{BEGIN}; {OWN_TIMEOUT}; select {_HISTORY} from pg_control_system()"
+_OWN_TIMEOUTS = """
+select set_config(name, '0', false) from pg_settings
+where name in ('statement_timeout', 'idle_session_timeout', 'transaction_timeout') and setting <> '0'
+"""
+"""For a session. A line whose session ends because it is idle would make its replica look dead."""
+
+
+class AnotherServer(psycopg.OperationalError):
+    """A pooler leads to another server than the one this connection began with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +99,38 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
+    def begin(self) -> None:
+        """A transaction, with the server that this connection began with.
+
+        A pooler keeps its clients when its server fails over, and leads their next transaction to the new one. That may
+        lack what was acknowledged, and nothing may be decided from it before it has been met.
+        """
+        if self.server.is_direct:
+            self.execute(BEGIN)
+            return
+        cursor = self.execute(_BEGIN_AND_ASK)
+        while cursor.nextset():
+            pass
+        if cursor.fetchone() != (self.server.history,):
+            raise AnotherServer("another server answers behind the pooler: there was a failover")
+
+    def call(self, statement: str, *values: Any) -> Any:
+        """A function that is a whole step, in a transaction of its own."""
+        if self.server.is_direct:
+            return self.one(statement, *values)
+        try:
+            self.begin()
+            row = self.one(statement, *values)
+            self.execute("commit")
+        finally:
+            self.roll_back()
+        return row
+
+    def roll_back(self) -> None:
+        """What was begun and not committed."""
+        if self.info.transaction_status in _UNFINISHED:
+            self.execute("rollback")
+
     def all(self, statement: str, *values: Any) -> list[Any]:
         return self._done(statement, values).fetchall()
 
@@ -110,7 +158,9 @@ def connect(url: str, names: Names) -> Connection:
         connection.adapters.register_dumper(Texts, TextsDumper)
         connection.adapters.register_dumper(Bigints, BigintsDumper)
         connection.server = _meet(connection)
-        if not connection.server.is_direct:
+        if connection.server.is_direct:
+            connection.do(_OWN_TIMEOUTS)
+        else:
             connection.prepare_threshold = None  # the next transaction may be with another server process
     except BaseException:
         connection.close()
@@ -135,7 +185,7 @@ def _meet(connection: Connection) -> Server:
             "target_session_attrs=primary"
         )
     history, database = connection.one(
-        "select system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8),"
+        f"select {_HISTORY},"
         " system_identifier || '/' || (select oid from pg_database where datname = current_database())"
         " from pg_control_system()"
     )
@@ -143,8 +193,28 @@ def _meet(connection: Connection) -> Server:
     return Server(history, started, database, is_direct=pid == connection.info.backend_pid)
 
 
+_UNFINISHED = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+LEFT = (
+    AnotherServer,
+    errors.ReadOnlySqlTransaction,
+    errors.ObjectNotInPrerequisiteState,
+    errors.CannotConnectNow,
+)
+"""Errors of a server that is not the primary, or not the one that was met: the connection is given up, and the next
+one may lead to another."""
+
 REFUSED = ("authentication failed", "pg_hba.conf", "does not exist", "permission denied")
 """Words of a server that will not let us in until somebody changes something."""
+NO_ROOM = ("too many clients", "too many connections", "connection slots are reserved")
+
+REMEDIES: Mapping[type[psycopg.Error], str] = {
+    errors.DiskFull: "free space on the server's disk; nothing is started until then",
+    errors.QueryCanceled: "if the role has a short statement_timeout: alter role … set statement_timeout = 0",
+    errors.ReadOnlySqlTransaction: "is it a standby, or is default_transaction_read_only set?",
+    errors.TooManyConnections: "raise max_connections; each replica needs two",
+}
+"""Of what passes by itself or when a person has helped."""
 
 
 def told(error: psycopg.Error, name: str) -> FencepostError:
@@ -157,12 +227,11 @@ def told(error: psycopg.Error, name: str) -> FencepostError:
         return StoreCorrupt(
             f"{text}; tables of Fencepost are gone: restore them from a backup, or stop all replicas and start anew"
         )
-    if isinstance(error, errors.ReadOnlySqlTransaction):
-        return StoreUnavailable(f"{text}; is it a standby, or is default_transaction_read_only set?")
-    if isinstance(error, psycopg.OperationalError):
+    if isinstance(error, psycopg.OperationalError | errors.ReadOnlySqlTransaction):
         if error.sqlstate is None and any(word in text for word in REFUSED):
             return ConfigurationError(f"{text}; check the URL, the user and what it may do")
-        return StoreUnavailable(text)
+        kind = errors.TooManyConnections if any(word in text for word in NO_ROOM) else type(error)
+        return StoreUnavailable(f"{text}; {REMEDIES[kind]}" if kind in REMEDIES else text)
     if isinstance(error, psycopg.InternalError | psycopg.InterfaceError):
         return StoreUnavailable(text)
     return StoreCorrupt(f"{text}; this should not happen: please report it")

@@ -15,6 +15,7 @@ _TABLES = (
     ("{schema}.final", "state"),
     ("{schema}.live", "state"),
     ("{schema}.planned", "'pending'"),
+    ("{schema}.later", "state"),
 )
 
 

@@ -15,14 +15,14 @@ from typing import Any
 from fencepost.clock import Moment
 from fencepost.model import FireRecord, Reason, State, changed, error_line, fire_key
 from fencepost.store.base import (
-    Beat,
     Claim,
     Claimed,
     ClaimRequest,
     GiveBack,
+    HeartbeatReply,
+    HeartbeatRequest,
     Held,
     Plan,
-    Pulse,
     Report,
     Roster,
     Settle,
@@ -39,6 +39,7 @@ from fencepost.store.postgres.load import PostgresLoad
 from fencepost.store.postgres.records import LEASE_COLUMNS, REPLICA_COLUMNS, lease_of, place_of
 from fencepost.store.rows import ORPHANED_AFTER
 from fencepost.store.rules import presence
+from fencepost.store.rules.notify_rules import RULES
 from fencepost.store.texts import job_of, text
 from fencepost.store.unit_of_work import UnitOfWork
 from fencepost.store.unreadable import Registry
@@ -70,7 +71,7 @@ _CLAIM = (
 
 def claim(db: Connection, request: ClaimRequest, now: Now, registry: Registry) -> FastClaims | None:
     who = request.replica, request.number, request.room, request.term, request.incarnation, request.server
-    plain, wall, steps, job_ids, dues, tokens, definitions, closings, *rest = db.one(_CLAIM, *who, *now)
+    plain, wall, steps, job_ids, dues, tokens, definitions, closings, *rest = db.call(_CLAIM, *who, *now)
     if not plain:
         return None
     start = moment(wall)
@@ -143,11 +144,24 @@ class FastUpdates:
         return any(self.updated.accepted)
 
 
-_SETTLE = f"select settled, reported, due, steps from {{schema}}.settle({', '.join(['%s'] * 18)})"
+# When something will be due is read beside the function: what it settles changes nothing for its job.
+_SETTLE = f"""
+select settled, reported, steps, (
+    select greatest(0, j.look_at - coalesce(%s, {{schema}}.wall())) from {{schema}}.jobs j
+        where j.look_at is not null
+            and (not j.leader_only or (select l.holder from {{schema}}.lease l) = %s)
+            and (select not r.draining from {{schema}}.replicas r where r.id = %s)
+            and (select true from {{schema}}.replica_targets k where k.replica = %s and k.target = j.target)
+        order by j.look_at, j.id limit 1)
+from {{schema}}.settle({", ".join(["%s"] * 18)})
+"""
 
 
 def settle(db: Connection, replica: str, updates: Sequence[Update], now: Now) -> FastUpdates:
     times = Counter(update.key for update in updates)
+    has_rules = any(isinstance(each, Settle) and each.state is State.FAILED for each in updates) and (
+        db.one("select 1 from {schema}.entries where key = %s", RULES) is not None
+    )
     ends: dict[int, tuple[Any, ...]] = {}
     reports: dict[int, tuple[Any, ...]] = {}
     for number, update in enumerate(updates):
@@ -155,7 +169,8 @@ def settle(db: Connection, replica: str, updates: Sequence[Update], now: Now) ->
         if place is None:
             continue
         if isinstance(update, Settle):
-            if place.due_at is not None and update.keep is None and update.result is None:
+            notified_of = has_rules and update.state is State.FAILED
+            if place.due_at is not None and update.keep is None and update.result is None and not notified_of:
                 told = (
                     update.state.value,
                     update.reason,
@@ -164,18 +179,20 @@ def settle(db: Connection, replica: str, updates: Sequence[Update], now: Now) ->
                     error_line(update.error),
                 )
                 ends[number] = (place.job_id, place.due_at, update.token, *told)
-        elif isinstance(update, Report):
+        elif isinstance(update, Report) and update.trace is None:
             progress = None if update.progress is None else text(update.progress)
             checkpoint = None if update.checkpoint is None else text(update.checkpoint)
             reports[number] = (*place, update.token, progress, checkpoint, int(update.saves), update.output)
     if not ends and not reports:
         return FastUpdates(Updated((False,) * len(updates)), tuple(range(len(updates))))
-    settled, reported, due, steps = db.one(
-        _SETTLE, replica, *columns(ends.values(), "tbbttttt"), *columns(reports.values(), "tbtbttbt"), now[0]
-    )
+    ended, reporting = columns(ends.values(), "tbbttttt"), columns(reports.values(), "tbtbttbt")
+    asked = now[0], replica, replica, replica, replica, *ended, *reporting, now[0]
+    settled, reported, steps, left = db.call(_SETTLE, *asked)
+    wake_in = None if left is None else left / 1e6
     accepted = _numbers(ends, settled) | _numbers(reports, reported)
     rest = tuple(n for n in range(len(updates)) if n not in accepted and n not in reports)
-    return FastUpdates(Updated(tuple(n in accepted for n in range(len(updates))), due, steps or 0), rest)
+    answers = tuple(n in accepted for n in range(len(updates)))
+    return FastUpdates(Updated(answers, wake_in, steps or 0), rest)
 
 
 def _numbers(asked: dict[int, Any], places: Sequence[int] | None) -> set[int]:
@@ -209,7 +226,7 @@ def plan(db: Connection, plans: Sequence[Plan], now: Now) -> list[bool]:
         rows += [(len(asked), micros(row.first)) for row in plan.rows]
     if not asked:
         return [False] * len(plans)
-    (places,) = db.one(_PLAN, *columns(asked.values(), "tbbbbb"), *columns(rows, "bb"), now[0])
+    (places,) = db.call(_PLAN, *columns(asked.values(), "tbbbbb"), *columns(rows, "bb"), now[0])
     written = _numbers(asked, places)
     return [number in written for number in range(len(plans))]
 
@@ -222,17 +239,19 @@ _BEAT = (
 )
 
 
-def beat(db: Connection, beat: Beat, now: Now, registry: Registry) -> Pulse | None:
-    if beat.joining or beat.draining or beat.targets is not None or beat.lingering is not None:
+def heartbeat(
+    db: Connection, request: HeartbeatRequest, now: Now, registry: Registry
+) -> HeartbeatReply | None:
+    if request.joining or request.draining or request.targets is not None or request.lingering is not None:
         return None
-    campaign, seen = beat.campaign, beat.seen
+    campaign, seen = request.campaign, request.seen
     watched = campaign.watched if campaign else None
-    plain, wall, steps, *rest = db.one(
+    plain, wall, steps, *rest = db.call(
         _BEAT,
-        beat.replica,
-        beat.number,
-        beat.ttl,
-        beat.heartbeat,
+        request.replica,
+        request.number,
+        request.ttl,
+        request.heartbeat,
         campaign.ttl if campaign else None,
         watched.term if watched else None,
         watched.renewals if watched else None,
@@ -254,13 +273,14 @@ def beat(db: Connection, beat: Beat, now: Now, registry: Registry) -> Pulse | No
             job_ids or (), *(each or () for each in held), strict=True
         )
     ]
-    return Pulse(moment(wall), True, lease, tuple(claims), steps)
+    return HeartbeatReply(moment(wall), True, lease, tuple(claims), steps)
 
 
 # Without a lock: one statement sees one state. The lease is in every row; where nobody takes part there is still one.
 _ROSTER = f"""
 select now.wall, (select exists (select 1 from {{schema}}.targets t
-        where not t.orphaned and (t.unknown_since is null or t.unknown_since <= now.wall - %s) and {UNKNOWN})),
+        where not t.orphaned and (t.unknown_since is null or t.unknown_since <= now.wall - %s) and {UNKNOWN})
+    or exists (select 1 from {{schema}}.entries where key >= 'owed/' and key < 'owed0')),
     {", ".join(f"l.{name}" for name in LEASE_COLUMNS.split(", "))},
     {", ".join(f"r.{name}" for name in REPLICA_COLUMNS.split(", "))}, r.targets_no
 from (select coalesce(%s, {{schema}}.wall()) as wall) now
@@ -277,7 +297,7 @@ def sweep(
     db: Connection, by: str, term: int, suspects: Sequence[Suspect], now: Now, rows: UnitOfWork
 ) -> tuple[Swept | None] | None:
     """A sweep that finds nothing to do is a look. None: there is something to do."""
-    at, roster, tasks_to_note = _look(db, now, rows)
+    at, roster, to_do = _look(db, now, rows)
     if (roster.leader.holder, roster.leader.term) != (by, term):
         return (None,)
     replicas = {replica.id: replica for replica in roster.replicas}
@@ -286,15 +306,15 @@ def sweep(
         for each in suspects
         if each.replica in replicas and presence.is_dead(at, replicas[each.replica], each)
     ]
-    return None if dead or tasks_to_note else (Swept(roster),)
+    return None if dead or to_do else (Swept(roster),)
 
 
 def _look(db: Connection, now: Now, rows: UnitOfWork) -> tuple[Moment, Roster, bool]:
     found = db.all(_ROSTER, ORPHANED_AFTER // timedelta(microseconds=1), now[0])
-    wall, tasks_to_note, *lease = found[0][:_PRESENCE]
+    wall, to_do, *lease = found[0][:_PRESENCE]
     rows.at = at = Moment(moment(wall), wall / 1e6 if now[1] is None else now[1])
     present = [row[_PRESENCE:] for row in found if row[_PRESENCE] is not None]
     load = rows.backend.load
     assert isinstance(load, PostgresLoad)
     load.use_presence(lease, present)
-    return at, presence.roster(rows, at), tasks_to_note
+    return at, presence.roster(rows, at), to_do

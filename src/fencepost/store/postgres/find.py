@@ -18,27 +18,18 @@ from fencepost.store.postgres.records import TARGET_COLUMNS, target_of
 from fencepost.store.postgres.save import PostgresSave
 from fencepost.store.reader import RowReader
 from fencepost.store.rows import MOST_EVENTS, TargetRecord
-from fencepost.store.tables import keys_of, newest
+from fencepost.store.tables import after_all, keys_of, newest
 
 UNKNOWN = "not exists (select 1 from {schema}.replica_targets k where k.target = t.name)"
 """Of a target: no replica knows it."""
 
 
 class PostgresFind(Find):
-    def __init__(
-        self,
-        db: Connection,
-        reader: RowReader,
-        load: PostgresLoad,
-        save: PostgresSave,
-        holds_due: bool = False,
-    ) -> None:
-        """`holds_due`: lock the jobs that are found due, and pass over those that others have locked."""
+    def __init__(self, db: Connection, reader: RowReader, load: PostgresLoad, save: PostgresSave) -> None:
         self._db = db
         self._reader = reader
         self._load = load
         self._save = save
-        self._holds_due = holds_due
 
     def job_ids(self, page: JobPage) -> list[str]:
         self._save.write()
@@ -58,14 +49,12 @@ class PostgresFind(Find):
         ]
 
     def due(self, now: datetime, replica: ReplicaRecord, leads: bool, limit: int) -> list[str]:
+        """They are locked, without those that others have locked."""
         self._save.write()
-        but, aside = self._but_aside("j.id")
-        due = f"select j.id, j.look_at from {{schema}}.jobs j where j.look_at <= %s and {_known(leads)}{but}"
-        query = f"{due} order by j.look_at, j.id limit %s"
-        if self._holds_due:
-            query = f"{query} for no key update of j skip locked"
-        rows = self._db.all(query, micros(now), replica.id, *aside, limit)
-        return [id for _, id in sorted((look_at, id) for id, look_at in rows)]
+        aside = Texts(self._reader.registry.aside if self._reader.registry else ())
+        query = "select {schema}.turns(%s, %s, %s, %s, %s)"
+        (ids,) = self._db.one(query, replica.id, leads, micros(now), limit, aside)
+        return list(ids or ())
 
     def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
         """What is noted, and not yet written, is put in its place."""
@@ -128,6 +117,15 @@ class PostgresFind(Find):
         rows = self._db.all(query, MOST_EVENTS, micros(since))
         return [event for row in rows if (event := self._reader.event(*row)) is not None]
 
+    def entries(self, prefix: str, after: str, limit: int) -> list[tuple[str, str]]:
+        condition = "key > %s and key >= %s and key < %s"
+        query = f"select key, entry from {{schema}}.entries where {condition} order by key limit %s"
+        return [(row[0], row[1]) for row in self._db.all(query, after, prefix, after_all(prefix), limit)]
+
+    def count_entries(self, prefix: str) -> int:
+        query = "select count(*) from {schema}.entries where key >= %s and key < %s"
+        return int(self._db.one(query, prefix, after_all(prefix))[0])
+
 
 def _known(leads: bool) -> str:
     """Jobs whose task a replica knows. Registered once: a list sent with each claim would cost more than it. Not as
@@ -138,4 +136,4 @@ def _known(leads: bool) -> str:
 
 def _may_run(change: JobChange, replica: ReplicaRecord | None, leads: bool) -> bool:
     job = change.record.job
-    return replica is None or (job.target in replica.targets and (leads or job.execute_on == "any"))
+    return replica is None or (job.lane in replica.targets and (leads or not job.leader_only))

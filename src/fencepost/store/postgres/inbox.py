@@ -39,8 +39,8 @@ IS_HERE = (
 
 class PostgresInbox(Inbox):
     kind = "postgresql"
-    look_every = 2.0  # beside hints, which come with the commit
-    look_for_table_every = 60.0  # takes a connection, and the first commit gives a hint
+    poll_every = 2.0  # beside hints, which come with the commit
+    check_table_every = 60.0  # takes a connection, and the first commit gives a hint
 
     def __init__(self, url: str, names: Names) -> None:
         self._url = url

@@ -23,14 +23,15 @@ import psycopg
 from fencepost.clock import SystemClock
 from fencepost.errors import FencepostError, StoreUnavailable
 from fencepost.store.postgres.arrays import Texts
-from fencepost.store.postgres.connection import PATIENCE, Connection, connect, told
+from fencepost.store.postgres.connection import PATIENCE, AnotherServer, Connection, Server, connect, told
 from fencepost.store.postgres.names import Names
-from fencepost.store.waiting import Waiters
+from fencepost.store.waiting import Assurance, Waiters
 
 log = logging.getLogger("fencepost")
 
 RECONNECT = 1.0
 """Seconds between two attempts."""
+QUIET_FAILURES = 5
 TIDYING = 60.0
 """Seconds that may take; usually it is hundredths of one."""
 
@@ -52,6 +53,7 @@ class Line:
         self._names = names
         self._hints = hints
         self._seen = seen
+        self._leader = Assurance()
         self._held: set[str] = set()
         self._unlit: set[str] = set()
         self._work: deque[tuple[Callable[[Connection], Any], Future[Any]]] = deque()
@@ -81,6 +83,24 @@ class Line:
         query = "select {schema}.gone(%s, %s)"
         return self._ask(lambda db: frozenset(db.one(query, asked, db.server.started)[0]))
 
+    def assure(self, replica: str) -> Future[Any]:
+        """A sign of life to all that listen. What a crash of the server would undo need not wait for its disk."""
+        query = "select set_config('synchronous_commit', 'off', true), pg_notify('{lead_channel}', %s)"
+        return self._ask(lambda db: db.do(query, replica))
+
+    def assured(self, replica: str | None = None) -> float:
+        """Seconds until this leader, or whichever was last heard, counts as silent."""
+        return self._leader.lasts(replica, _clock.steady())
+
+    def follow(self, server: Server) -> None:
+        """The store is with this server now: hints and sessions of another mean nothing any more."""
+
+        def leave_another(db: Connection) -> None:
+            if (db.server.history, db.server.started) != (server.history, server.started):
+                raise AnotherServer("the store is with another server")
+
+        self._ask(leave_another)
+
     def tidy(self) -> None:
         """Remove the dead rows that fires have left where everybody looks for what is due."""
         self._ask(_tidy)
@@ -109,14 +129,21 @@ class Line:
     # --- on its thread ------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        failures = 0
         while not self._closing and not self.is_off:
             try:
                 db = connect(self._url, self._names)
-            except (psycopg.Error, FencepostError):
+            except (psycopg.Error, FencepostError) as error:
+                failures += 1
+                if (
+                    failures == QUIET_FAILURES
+                ):  # usually the main connection has the same trouble, and says so
+                    reason = told(error, self._name) if isinstance(error, psycopg.Error) else error
+                    log.warning("no hints from the store, everything else goes on: %s", reason)
                 self._has_tried()
-                self._pause()  # the main connection has the same trouble, and says so
+                self._pause()
                 continue
-            self.db = db
+            self.db, failures = db, 0
             try:
                 self._serve(db)
             except psycopg.Error as error:
@@ -134,6 +161,7 @@ class Line:
             return
         db.do(_KEEPALIVE)
         db.do('listen "{channel}"')
+        db.do('listen "{lead_channel}"')
         self._unlit.update(self._held)
         self._light(db)
         seen = hints_so_far(db)
@@ -146,8 +174,17 @@ class Line:
             if self._bell.fileno() in ready:
                 self._bell.recv(4096)
                 self._answer(db)
-            if any(True for _ in db.notifies(timeout=0)):
-                self._hints.wake()
+            self._hear(db)
+
+    def _hear(self, db: Connection) -> None:
+        hinted = False
+        for said in db.notifies(timeout=0):
+            if said.channel == self._names.lead_channel:
+                self._leader.heard(said.payload, _clock.steady())
+            else:
+                hinted = True
+        if hinted:
+            self._hints.wake()
 
     def _light(self, db: Connection) -> None:
         """Locked before others can find it: a beacon that can be found and is free means that its session is gone."""

@@ -64,11 +64,12 @@ class PostgresLoad(Load):
         these keys, those that are live are among them."""
         ids = dict.fromkeys((*job_ids, *(place.job_id for place in map(place_of, keys) if place)))
         at = micros(now)
-        for row in self._db.all(_EVERYTHING, at, at, Texts(ids)) if ids else ():
-            id, job, target, (live, due, tail, following) = row[0], row[1:-8], row[-8:-4], row[-4:]
+        for row in self._db.all(_EVERYTHING, at, at, at, at, Texts(ids)) if ids else ():
+            id, job, target, (live, due, later, tail, following) = row[0], row[1:-9], row[-9:-5], row[-5:]
             self._prepared_jobs[id] = job
             self._prepared_targets[target[0]] = self._reader.target(target[0], target_of, target)
             fires = [*self._fires("live", _rows(live)), *self._fires("planned", _rows(due))]
+            fires += self._fires("later", _rows(later))
             self._prepared_live[id] = now, fires, following
             self._prepared_fires.update({f.key: f for f in (*fires, *self._fires("final", _rows(tail)))})
 
@@ -127,6 +128,9 @@ class PostgresLoad(Load):
             found += [self._reader.target(row[0], target_of, row) for row in rows]
         return found
 
+    def entries(self, keys: Sequence[str]) -> Mapping[str, str]:
+        return dict(self._db.all("select key, entry from {schema}.entries where key = any(%s)", Texts(keys)))
+
     # --- fires ------------------------------------------------------------------------------------------------
 
     def fires(self, keys: Sequence[str]) -> Iterable[FireRecord]:
@@ -145,6 +149,7 @@ class PostgresLoad(Load):
             values = columns(manual, "tt")
             some = "join unnest(%s, %s) as w (job_id, name) using (job_id, name)"
             found += self._loaded("live", some, *values)
+            found += self._loaded("later", some, *values)
             found += self._loaded("final", f"{some} where name <> ''", *values)
         return found
 
@@ -157,8 +162,9 @@ class PostgresLoad(Load):
         if missing := [id for id in job_ids if id not in here]:
             some, at = Texts(missing), micros(now)
             fires += self._loaded("live", "where job_id = any(%s)", some)
-            fires += self._loaded("planned", "where job_id = any(%s) and due_at <= %s", some, at)
-            following.update(self._db.all(_NEXT, at, some))
+            for table in ("planned", "later"):
+                fires += self._loaded(table, "where job_id = any(%s) and due_at <= %s", some, at)
+            following.update(self._db.all(_NEXT, at, at, some))
         return Live(fires, {id: moment(due_at) for id, due_at in following.items() if due_at is not None})
 
     def running(self, replica: str) -> Iterable[FireRecord]:
@@ -212,9 +218,12 @@ select j.id, c.plan_at, {JOB_COLUMNS}, {", ".join(f"t.{name}" for name in TARGET
     (select json_agg(json_build_array({FIRE_COLUMNS})) from {{schema}}.live where job_id = j.id)::text,
     (select json_agg(json_build_array({PLANNED_COLUMNS})) from {{schema}}.planned
         where job_id = j.id and due_at <= %s)::text,
+    (select json_agg(json_build_array({FIRE_COLUMNS})) from {{schema}}.later
+        where job_id = j.id and due_at <= %s)::text,
     (select json_agg(json_build_array({FIRE_COLUMNS})) from {{schema}}.final
         where job_id = j.id and due_at = j.tail and name = '')::text,
-    (select due_at from {{schema}}.planned where job_id = j.id and due_at > %s order by due_at limit 1)
+    least((select due_at from {{schema}}.planned where job_id = j.id and due_at > %s order by due_at limit 1),
+        (select due_at from {{schema}}.later where job_id = j.id and due_at > %s order by due_at limit 1))
 from {JOB_TABLES} join {{schema}}.targets t on t.name = j.target where j.id = any(%s)
 """
 
@@ -229,11 +238,12 @@ select replica, array_agg(target order by target) from {schema}.replica_targets 
 """
 
 _NEXT = """
-select w.id, (select p.due_at from {schema}.planned p where p.job_id = w.id and p.due_at > %s
-    order by p.due_at limit 1)
+select w.id, least(
+    (select p.due_at from {schema}.planned p where p.job_id = w.id and p.due_at > %s order by p.due_at limit 1),
+    (select l.due_at from {schema}.later l where l.job_id = w.id and l.due_at > %s order by l.due_at limit 1))
 from unnest(%s) as w (id)
 """
-"""Of the planned ones: all others are loaded."""
+"""Of those that lie ahead: all others are loaded."""
 
 
 def _rows(value: str | None) -> list[Any]:

@@ -37,9 +37,12 @@ class Names:
         self.namespace = namespace
         self.schema = DEFAULT_SCHEMA if namespace == "default" else f"{DEFAULT_SCHEMA}_{namespace}"
         self.channel = self.schema
+        self.lead_channel = f"{self.schema}!"
+        """For signs of the leader. No namespace has this character."""
         self._words = {
             "{schema}": f'"{self.schema}"',
             "{channel}": self.channel,
+            "{lead_channel}": self.lead_channel,
             "{lock}": f"{SPACE}, {zlib.crc32(self.schema.encode()) - 2**31}",
             "{actions}": str(ACTIONS),
             "{observed}": str(OBSERVED),

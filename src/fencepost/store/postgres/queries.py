@@ -1,4 +1,4 @@
-"""Finding fires, newest first, in three tables. Costs follow what is found, however long the history is."""
+"""Finding fires, newest first, in four tables. Costs follow what is found, however long the history is."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _tables(states: tuple[State, ...]) -> list[str]:
     if not states or any(not state.final for state in states):
         tables.append("{schema}.live")
     if not states or State.PENDING in states:
-        tables.append(_PLANNED)
+        tables += [_PLANNED, "{schema}.later"]
     return tables
 
 

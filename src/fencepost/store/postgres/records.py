@@ -90,6 +90,9 @@ def fire_of(row: Any) -> FireRecord:
         cancelled_by=extra.get("cancelled_by", ""),
         repeats=extra.get("repeats"),
         result=extra.get("result"),
+        jitter_seconds=extra.get("jitter_seconds", 0.0),
+        trace=extra.get("trace"),
+        remote=extra.get("remote"),
     )
     checked_fire(fire)
     if "attempts" in extra:
@@ -125,6 +128,12 @@ def _extra(fire: FireRecord) -> str | None:
         extra["repeats"] = fire.repeats
     if fire.result is not None:
         extra["result"] = fire.result
+    if fire.jitter_seconds:
+        extra["jitter_seconds"] = fire.jitter_seconds
+    if fire.trace is not None:
+        extra["trace"] = fire.trace
+    if fire.remote is not None:
+        extra["remote"] = fire.remote
     last = settled_attempt(fire)
     if last and fire.attempts[-1:] != last:
         extra["attempts"] = fire.attempts

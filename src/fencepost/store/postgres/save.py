@@ -49,6 +49,7 @@ class PostgresSave(Save):
         self.has_written_replicas = False
         self._fires: Mapping[str, FireRecord | None] = {}
         self._lease: Lease | None = None
+        self._entries: dict[str, str | None] = {}
         self._notify = False
         self._parts: list[tuple[str, Sequence[Any]]] = []
         """Of the statement that is being made, with their values."""
@@ -68,6 +69,7 @@ class PostgresSave(Save):
             self._replicas[change.id] = replace(change, before=earlier.before) if earlier else change
         self._fires = {**self._fires, **changes.fires}
         self._lease = changes.lease or self._lease
+        self._entries.update(changes.entries)
         self._notify = self._notify or changes.notify
 
     def finish(self) -> None:
@@ -92,6 +94,9 @@ class PostgresSave(Save):
             self._save_fires(self._fires)
         if self._lease is not None:
             self._save_lease(self._lease)
+        if self._entries:
+            self._save_entries(self._entries)
+            self._entries = {}
         self._decide_soon, self._events, self._replicas, self._fires, self._lease = {}, [], {}, {}, None
         self._load.noted.clear()
         self._run_parts()
@@ -118,24 +123,25 @@ class PostgresSave(Save):
             record, before = change.record, change.before
             job, cold = record.job, without_cursor(record)
             if before is None or not same_but_hot(without_cursor(before), cold):
-                wide.append((record.id, job.target, *texts_of(cold)))
-            if before is None or before.job.target != job.target:
-                targets.add(job.target)
+                wide.append((record.id, job.lane, *texts_of(cold)))
+            if before is None or before.job.lane != job.lane:
+                targets.add(job.lane)
             if before is None or not self._same_calendar(change, before):
                 calendars.append(_calendar_row(change))
             hot.append(
                 (
                     record.id,
-                    job.target,
-                    int(job.execute_on == "leader"),
+                    job.lane,
+                    int(job.leader_only),
                     job.misfire_after // timedelta(microseconds=1),
-                    int(job.misfire == "latest"),
+                    int(job.misfire == "latest" and not record.watch),
                     int(job.overlap.kind == "skip"),
                     ticks(change.fast_from),
                     record.token,
                     ticks(record.decided_through),
                     _due_of(record.tail),
                     ticks(change.decide_at),
+                    job.priority,
                 )
             )
         if targets := targets.difference(explicit):
@@ -154,8 +160,8 @@ class PostgresSave(Save):
         self._upsert(
             "jobs",
             "id, target, leader_only, misfire_after, wants_latest, skips_overlap, plain_since, token, decided_through,"
-            " tail, look_at",
-            "ttBbBBbbbbb",
+            " tail, look_at, priority",
+            "ttBbBBbbbbbb",
             hot,
             key="id",
         )
@@ -183,12 +189,20 @@ class PostgresSave(Save):
         ]
         self._upsert("targets", TARGET_COLUMNS, "tbBt", rows, key="name")
 
+    def _save_entries(self, changes: Mapping[str, str | None]) -> None:
+        gone = [key for key, entry in changes.items() if entry is None]
+        put = [(key, entry) for key, entry in changes.items() if entry is not None]
+        if gone:
+            self._do("delete from {schema}.entries where key = any(%s)", Texts(gone))
+        if put:
+            self._upsert("entries", "key, entry", "tt", put, key="key")
+
     def _save_fires(self, changes: Mapping[str, FireRecord | None]) -> None:
         gone: dict[str, list[tuple[Any, ...]]] = {}
         put: dict[str, list[tuple[Any, ...]]] = {}
         for key, fire in changes.items():
             before = self._load.places.get(key)
-            table = None if fire is None else _table_of(fire)
+            table = None if fire is None else _table_of(fire, self._reader.at.wall)
             if before is not None and before[0] != table:
                 gone.setdefault(before[0], []).append(before[1:])
             if fire is not None and table is not None:
@@ -205,7 +219,8 @@ class PostgresSave(Save):
                     table, "job_id, due_at, count, last_due_at", "tbbb", planned, key="job_id, due_at"
                 )
             else:
-                self._upsert(table, FIRE_COLUMNS, FIRE_KINDS, rows, key="job_id, due_at, name")
+                key = "job_id, name" if table == "later" else "job_id, due_at, name"
+                self._upsert(table, FIRE_COLUMNS, FIRE_KINDS, rows, key)
 
     def _save_replica(self, change: ReplicaChange) -> None:
         id, replica, before = change.id, change.replica, change.before
@@ -220,7 +235,7 @@ class PostgresSave(Save):
             self._do("delete from {schema}.replicas where id = %s", id)
             self._do("delete from {schema}.beacons where replica = %s", id)
         else:
-            # The number of its targets is that of the beat which brought them.
+            # The number of its targets is that of the heartbeat which brought them.
             values = replica_row(replica)
             which = replica.beat_no if before is None or before.targets != targets else None
             marks = ", ".join(["%s"] * len(values))
@@ -280,7 +295,7 @@ class PostgresSave(Save):
 def _calendar_row(change: JobChange) -> tuple[Any, ...]:
     head = head_of(change.record)
     if head is None:
-        return (change.record.id, None, None, None, None, None)
+        return (change.record.id, None, None, None, None, ticks(change.plan_at))
     times = (micros(head.cursor), ticks(head.until), ticks(head.next_at), ticks(change.plan_at))
     return (change.record.id, head.version, *times)
 
@@ -290,7 +305,9 @@ def _due_of(key: str | None) -> int | None:
     return place.due_at if place else None
 
 
-def _table_of(fire: FireRecord) -> str:
+def _table_of(fire: FireRecord, now: datetime) -> str:
     if fire.state.final:
         return "final"
-    return "planned" if fire.state is State.PENDING and fire.scheduled else "live"
+    if fire.state is State.PENDING and fire.scheduled:
+        return "planned"
+    return "later" if fire.state is State.PENDING and fire.due_at > now else "live"

@@ -8,12 +8,15 @@ from importlib.resources import files
 from psycopg import errors
 
 from fencepost.errors import ConfigurationError
-from fencepost.store.postgres.connection import Connection
+from fencepost.store.formats import UPGRADE, Format, format_of
+from fencepost.store.postgres.connection import OWN_TIMEOUT, Connection
 from fencepost.store.postgres.names import DEFAULT_SCHEMA
 
-VERSION = 2
+VERSION = 4
 SCRIPTS = (
     "tables",
+    "turns",
+    "later",
     "outcomes",
     "enter",
     "listen",
@@ -26,14 +29,22 @@ SCRIPTS = (
     "prune",
 )
 
-UPGRADES = {1: ("outcomes", "upgrade_1", "claim", "settle", "close_row")}
+UPGRADES = {1: ("outcomes", "upgrade_1", "settle", "close_row"), 2: ("later",), 3: ("turns", "claim")}
 """By the version that is found: what brings it to the next. Functions that replicas of that version call stay."""
+IN_WORDS = {
+    1: "add the table of each job's last run, filled from the ledger, and the functions that write it",
+    2: "add the table of fires that were asked for later, and the function that claims them",
+    3: "add the priority of jobs, and the function that claims what is due in its order",
+}
+"""The same for people."""
+ADDED = {"entries": "add the table of notification rules and the outbox"}
+"""What is added without a new version: older replicas do not mind."""
 
 # Constant, because the schema whose name the other locks are made from is not there yet.
 _ALONE = "select pg_advisory_xact_lock(1718972275, 0)"
 
 _EXISTS = """
-select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = 'meta'
+select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s
 """
 
 MOST_NAMESPACES = 1000
@@ -44,25 +55,41 @@ where c.relname = 'meta' and c.relkind = 'r' and (n.nspname = %s or starts_with(
 """
 
 
-def prepare(connection: Connection) -> None:
-    """Create what is missing, or check that this version can work with what is there. Replicas that start together
-    wait for each other."""
-    if version(connection) == VERSION:
+def prepare(connection: Connection, place: str, converts: bool) -> None:
+    """Create what is missing, or check that this version can work with what is there, and convert it if it may.
+    Replicas that start together wait for each other."""
+    found = stored_format(connection)
+    if found is not None and found.is_current:
         return
     with connection.transaction():
+        connection.do(OWN_TIMEOUT)
         connection.do(_ALONE)
-        found = version(connection)
+        found = stored_format(connection)
         if found is None:
             _create(connection)
-        elif found > VERSION:
-            raise ConfigurationError(
-                f"this database has schema {found}, newer than the {VERSION} this version of Fencepost knows; "
-                "upgrade Fencepost on this replica"
-            )
-        else:
-            for number in range(found, VERSION):
+            return
+        found.check(place, converts)
+        try:
+            for number in range(found.stored, VERSION):
                 _run(connection, UPGRADES[number])
                 set_meta(connection, "schema", str(number + 1))
+            for table in ADDED:
+                if not _has(connection, table):
+                    _run(connection, (table,))
+        except errors.InsufficientPrivilege as error:
+            raise ConfigurationError(
+                f"{place} has format {found.stored}, and this user may not convert it ({str(error).strip()}); let the "
+                f"role that owns the schema call {UPGRADE}"
+            ) from error
+
+
+def stored_format(connection: Connection) -> Format | None:
+    """None: there is nothing of ours yet."""
+    found = version(connection)
+    if found is None:
+        return None
+    missing = [words for table, words in ADDED.items() if not _has(connection, table)]
+    return format_of(found, VERSION, IN_WORDS, missing)
 
 
 def namespaces(connection: Connection) -> list[str]:
@@ -75,9 +102,13 @@ def version(connection: Connection) -> int | None:
     """None: there is nothing of ours yet."""
     # A look at the catalog's rows. `to_regclass` would answer from a cache that does not notice what another has made
     # while this one waited for the lock.
-    if connection.one(_EXISTS, connection.names.schema) is None:
+    if not _has(connection, "meta"):
         return None
     return int(meta(connection, "schema") or 0)
+
+
+def _has(connection: Connection, table: str) -> bool:
+    return connection.one(_EXISTS, connection.names.schema, table) is not None
 
 
 def meta(connection: Connection, name: str) -> str | None:
@@ -112,6 +143,6 @@ def _create(connection: Connection) -> None:
                 f"this user may not create a schema ({str(error).strip()}); let an administrator do it once: "
                 f'create schema "{names.schema}" authorization {connection.info.user}'
             ) from error
-    _run(connection, SCRIPTS)
+    _run(connection, (*SCRIPTS, *ADDED))
     set_meta(connection, "schema", str(VERSION))
     set_meta(connection, "history", connection.server.history)

@@ -7,7 +7,7 @@ import logging
 import os
 import random
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -18,21 +18,22 @@ from psycopg.pq import TransactionStatus
 
 from fencepost.clock import Clock, Moment, moment_of
 from fencepost.errors import NothingStored, StoreUnavailable
-from fencepost.model import FireRecord
+from fencepost.model import FireRecord, Json
 from fencepost.settings import redacted
 from fencepost.store import forks, mirror
 from fencepost.store.backend import Backend
 from fencepost.store.base import (
     Added,
-    Beat,
     Claimed,
     ClaimRequest,
     DueJobs,
     Evidence,
+    HeartbeatReply,
+    HeartbeatRequest,
     Home,
+    JobPage,
     NewFire,
     Plan,
-    Pulse,
     Roster,
     Suspect,
     Swept,
@@ -41,37 +42,48 @@ from fencepost.store.base import (
 )
 from fencepost.store.codec import micros, moment
 from fencepost.store.counting import CountQuery, SlimQuery, Stretch
+from fencepost.store.formats import Contents
 from fencepost.store.mirror import Mirror, P, T
+from fencepost.store.outbox import Checked, NoticeChange
 from fencepost.store.postgres import counting, fast, rest
 from fencepost.store.postgres.arrays import Texts
-from fencepost.store.postgres.connection import PATIENCE, Connection, checked_by_driver, connect, told
+from fencepost.store.postgres.connection import (
+    LEFT,
+    PATIENCE,
+    Connection,
+    checked_by_driver,
+    connect,
+    told,
+)
 from fencepost.store.postgres.fast import Now
 from fencepost.store.postgres.find import PostgresFind
 from fencepost.store.postgres.line import Line, hints_so_far
 from fencepost.store.postgres.load import KnownTargets, PostgresLoad
 from fencepost.store.postgres.names import Names
-from fencepost.store.postgres.preflight import preflight
+from fencepost.store.postgres.preflight import contents, preflight
 from fencepost.store.postgres.records import place_of
 from fencepost.store.postgres.save import PostgresSave
 from fencepost.store.postgres.schema import meta, namespaces, prepare, version
 from fencepost.store.preflight import Preflight
 from fencepost.store.reader import RowReader
-from fencepost.store.rules import claims, fires, history, planning, presence
+from fencepost.store.rules import claims, fires, history, outbox, planning, presence, watching
 from fencepost.store.rules import updates as update_rules
 from fencepost.store.texts import KnownJobs
 from fencepost.store.threads import WorkerThread
-from fencepost.store.unit_of_work import UnitOfWork
-from fencepost.store.waiting import Waiters
+from fencepost.store.unit_of_work import Confined, UnitOfWork
+from fencepost.store.waiting import ASSURE_EVERY, Waiters
 
 log = logging.getLogger("fencepost")
 
 PRUNE_BATCH = 5000
 TIDY_AFTER = 2000
 """Fires settled here."""
-LOOK_EVERY = 1.0
+POLL_EVERY = 1.0
 """Seconds between two looks for hints where none can be heard."""
 COME_AGAIN = (0.005, 0.035)
 """Seconds after which an action is tried again that somebody else was at."""
+EVIDENCE_EVERY = 0.25
+"""Seconds between two questions about a leader that is silent."""
 TRIES = 250
 """Some 5 seconds: whoever is stopped in the middle of one is thrown out before."""
 
@@ -86,7 +98,8 @@ class PostgresStore(Mirror):
     All of a process's steps go through one connection, on a thread of its own.
     """
 
-    evidence_every = 0.25
+    assure_every = ASSURE_EVERY
+    proves_death = False
 
     def __init__(
         self, url: str, namespace: str = "default", clock: Clock | None = None, *, fast: bool = True
@@ -118,6 +131,9 @@ class PostgresStore(Mirror):
     async def preflight(self, name: str) -> Preflight:
         return await asyncio.to_thread(preflight, self._url, self._names.namespace)
 
+    async def contents(self) -> Contents:
+        return await asyncio.to_thread(contents, self._url, self._names.namespace)
+
     async def open(self) -> None:
         await self._step(lambda db: None)
 
@@ -135,8 +151,8 @@ class PostgresStore(Mirror):
             return True
         if not line.is_off:
             return await self._hints.wait(seconds)
-        for _ in range(max(1, round(seconds / LOOK_EVERY))):
-            await asyncio.sleep(min(seconds, LOOK_EVERY))
+        for _ in range(max(1, round(seconds / POLL_EVERY))):
+            await asyncio.sleep(min(seconds, POLL_EVERY))
             seen = await self._step(hints_so_far)
             if seen != self._hints_seen:
                 self._hints_seen = seen
@@ -144,10 +160,21 @@ class PostgresStore(Mirror):
         return False
 
     async def evidence(self, replicas: Sequence[str]) -> Evidence:
+        line = self._line()
+        silent = [replica for replica in replicas if not line.assured(replica)]
         try:
-            return Evidence(gone=await asyncio.wrap_future(self._line().gone(replicas)))
+            return Evidence(gone=await asyncio.wrap_future(line.gone(silent))) if silent else Evidence()
         except StoreUnavailable:
             return Evidence()  # who cannot ask knows nothing
+
+    @property
+    def evidence_every(self) -> float:  # type: ignore[override]
+        line = self._open_line
+        return (line.assured() if line is not None else 0.0) or EVIDENCE_EVERY
+
+    async def assure(self, replica: str) -> None:
+        with suppress(StoreUnavailable):  # then followers ask for evidence
+            await asyncio.wrap_future(self._line().assure(replica))
 
     async def leave(self, replica: str) -> None:
         await super().leave(replica)
@@ -155,19 +182,19 @@ class PostgresStore(Mirror):
 
     # --- the fast path ----------------------------------------------------------------------------------------
 
-    async def heartbeat(self, beat: Beat) -> Pulse:
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
         # An answer that comes after the lease has ended is of no use.
-        self._patience = min(PATIENCE, max(1.0, beat.ttl / 5))
-        pulse = await self._step(self._heartbeat, beat)
-        if beat.joining and pulse.known:
-            self._line().hold(beat.replica)
-        return pulse
+        self._patience = min(PATIENCE, max(1.0, request.ttl / 5))
+        reply = await self._step(self._heartbeat, request)
+        if request.joining and reply.known:
+            self._line().hold(request.replica)
+        return reply
 
-    def _heartbeat(self, db: Connection, beat: Beat) -> Pulse:
+    def _heartbeat(self, db: Connection, request: HeartbeatRequest) -> HeartbeatReply:
         # A lease that cannot be read is written anew by the general path.
         fast_path = self._fast and not self.unreadable.has("lease", "leader")
-        pulse = fast.beat(db, beat, self._now(), self.unreadable) if fast_path else None
-        return pulse or self._alone(db, presence.heartbeat, beat)
+        reply = fast.heartbeat(db, request, self._now(), self.unreadable) if fast_path else None
+        return reply or self._alone(db, presence.heartbeat, request)
 
     async def roster(self) -> Roster:
         return await self._step(lambda db: fast.roster(db, self._now(), self._rows(db)))
@@ -212,9 +239,12 @@ class PostgresStore(Mirror):
         if not made.order:
             return self._not_for_what_is_aside(db, request, made.claimed)
         # If this fails the replica asks again under the same number, and is told of those.
-        with self._transaction(db, "carefully(%s)", Texts(()), holds_due=True) as (rows, at):
-            others = rest.claim_more(rows, at, request, len(made.claimed.claims))
-            rows.save()
+        try:
+            with self._transaction(db, "carefully(%s)", Texts(())) as (rows, at):
+                others = rest.claim_more(rows, at, request, len(made.claimed.claims))
+                rows.save()
+        except Confined:
+            others = self._alone(db, rest.claim_more, request, len(made.claimed.claims))
         return fast.together(made, others)
 
     def _not_for_what_is_aside(self, db: Connection, request: ClaimRequest, claimed: Claimed) -> Claimed:
@@ -240,7 +270,7 @@ class PostgresStore(Mirror):
         accepted = list(done.updated.accepted)
         for number, answer in zip(done.rest, others.accepted, strict=True):
             accepted[number] = answer
-        return Updated(tuple(accepted), others.due, others.steps)
+        return Updated(tuple(accepted), others.wake_in, others.steps)
 
     async def add_fire(self, fire: NewFire) -> Added:
         return await self._act(fire.job_id, fires.add_fire, fire)
@@ -258,9 +288,21 @@ class PostgresStore(Mirror):
         """A batch at a time: nobody waits for long, and what was deleted stays so if the next one fails."""
         gone, batch = 0, PRUNE_BATCH
         while batch == PRUNE_BATCH:
-            (batch,) = db.one("select {schema}.prune(%s, %s, %s)", keep_seconds, PRUNE_BATCH, self._now()[0])
+            (batch,) = db.call("select {schema}.prune(%s, %s, %s)", keep_seconds, PRUNE_BATCH, self._now()[0])
             gone += batch
         return gone + self._alone(db, history.prune, keep_seconds)
+
+    async def watch_jobs(
+        self, by: str, term: int, page: JobPage | None = None, ids: Sequence[str] = ()
+    ) -> Checked | None:
+        if page is not None:
+            return await super().watch_jobs(by, term, page, ids)
+        return await self._step(self._with_jobs, ids, watching.watch_jobs, by, term, None, ids)
+
+    async def update_outbox(
+        self, changes: Sequence[NoticeChange], report: Mapping[str, Json] | None = None
+    ) -> tuple[bool, ...]:
+        return await self._step(self._with_jobs, (), outbox.update_outbox, changes, report)
 
     # --- the general path --------------------------------------------------------------------------------------
 
@@ -276,10 +318,13 @@ class PostgresStore(Mirror):
 
     def _with_jobs(self, db: Connection, jobs: Sequence[str], step: Callable[..., T], *args: Any) -> T:
         """Beside others: nobody else changes anything of these jobs between its statements. It may change nothing else
-        but what belongs to the replica that asks."""
-        with self._transaction(db, "carefully(%s)", Texts(jobs)) as (rows, at):
-            reply = step(rows, at, *args)
-            rows.save()
+        but what belongs to the replica that asks. A step that must (limits) is taken alone instead."""
+        try:
+            with self._transaction(db, "carefully(%s)", Texts(jobs)) as (rows, at):
+                reply = step(rows, at, *args)
+                rows.save()
+        except Confined:
+            return self._alone(db, step, *args)
         return reply
 
     async def _act(self, job: str, step: Callable[..., T], *args: Any) -> T:
@@ -298,6 +343,8 @@ class PostgresStore(Mirror):
                 rows.save()
         except _Taken:
             return None
+        except Confined:
+            return (self._alone(db, step, *args),)
         return (reply,)
 
     async def due_jobs(self, horizon: float, limit: int) -> DueJobs:
@@ -324,32 +371,28 @@ class PostgresStore(Mirror):
         """What is left of reading takes no lock, however long it lasts, and does not depend on the time."""
         return step(self._rows(db, known_jobs=self._known_jobs), _NO_MOMENT, *args)
 
-    def _rows(
-        self, db: Connection, holds_due: bool = False, known_jobs: KnownJobs | None = None
-    ) -> UnitOfWork:
+    def _rows(self, db: Connection, known_jobs: KnownJobs | None = None) -> UnitOfWork:
         reader = RowReader(self.unreadable)
         load = PostgresLoad(db, reader, self._targets, known_jobs)
         save = PostgresSave(db, reader, load)
-        return UnitOfWork(Backend(reader, load, PostgresFind(db, reader, load, save, holds_due), save))
+        return UnitOfWork(Backend(reader, load, PostgresFind(db, reader, load, save), save))
 
     @contextmanager
-    def _transaction(
-        self, db: Connection, how: str, *args: Any, holds_due: bool = False
-    ) -> Iterator[tuple[UnitOfWork, Moment]]:
+    def _transaction(self, db: Connection, how: str, *args: Any) -> Iterator[tuple[UnitOfWork, Moment]]:
         """`how`: the function by which it begins."""
         try:
-            db.execute("begin isolation level read committed")
+            db.begin()
             (wall,) = db.one(f"select {{schema}}.{how}", *args)
             if wall is None:
                 raise _Taken
             at = moment_of(self._clock) if self._clock else Moment(moment(wall), wall / 1e6)
-            rows = self._rows(db, holds_due)
+            rows = self._rows(db)
+            rows.confined = how != "alone()"
             rows.at = at
             yield rows, at
             db.execute("commit")
         except BaseException:
-            if db.info.transaction_status in _UNFINISHED:
-                db.execute("rollback")
+            db.roll_back()
             raise
 
     # --- time and connections -------------------------------------------------------------------------------
@@ -366,7 +409,7 @@ class PostgresStore(Mirror):
             db.patience = self._patience
             return work(db, *args)
         except psycopg.Error as error:
-            self._drop_if_unusable()
+            self._drop_if_unusable(error)
             raise told(error, self.name) from error
 
     def _connection(self) -> Connection:
@@ -375,7 +418,7 @@ class PostgresStore(Mirror):
             try:
                 if not self.creates and version(db) is None:
                     raise NothingStored(self.name, self._names.namespace, namespaces(db))
-                prepare(db)
+                prepare(db, self.name, converts=self.creates)
                 if meta(db, "history") != db.server.history:
                     self._alone(db, rest.follow, db, db.server.history, secrets.token_hex(4))
             except BaseException:
@@ -383,12 +426,17 @@ class PostgresStore(Mirror):
                 raise
             self.home = Home("postgresql", db.server.database, self._names.schema)
             self._db, self._hints_seen = db, self._hints_seen or hints_so_far(db)
+            if self._open_line is not None:
+                self._open_line.follow(db.server)
         return self._db
 
-    def _drop_if_unusable(self) -> None:
-        """After an error: a connection on which an answer may still come is of no use any more."""
+    def _drop_if_unusable(self, error: psycopg.Error) -> None:
+        """A connection on which an answer may still come is of no use any more, nor one to a server that takes no
+        writes."""
         db = self._db
-        if db is not None and (db.closed or db.info.transaction_status != TransactionStatus.IDLE):
+        if db is None:
+            return
+        if db.closed or db.info.transaction_status != TransactionStatus.IDLE or isinstance(error, LEFT):
             self._hang_up()
 
     def _line(self) -> Line:
@@ -424,5 +472,4 @@ class PostgresStore(Mirror):
 
 _parents: list[Connection] = []
 
-_UNFINISHED = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 _NO_MOMENT = Moment(moment(0), 0.0)

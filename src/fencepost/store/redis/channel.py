@@ -1,4 +1,4 @@
-"""The subscription: hints come over it, and that it stands is the sign of a live session."""
+"""The subscription: hints and signs of the leader come over it, and that it stands is the sign of a live session."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from fencepost.clock import SystemClock
 from fencepost.errors import FencepostError
 from fencepost.store.redis.keys import Keys
 from fencepost.store.redis.link import Link
+from fencepost.store.redis.topology import Primary
+from fencepost.store.waiting import Assurance
 
 log = logging.getLogger("fencepost")
 
@@ -25,9 +28,12 @@ class Channel:
     def __init__(self, link: Link, keys: Keys) -> None:
         self._link = link
         self._keys = keys
-        self._wanted: set[str] = {keys.hint}
+        self._wanted: set[str] = {keys.hint, keys.lead}
+        self._leader = Assurance()
         self._confirmed: set[str] = set()
         self._connection: Any = None
+        self._primary: Primary | None = None
+        """Where it leads to."""
         self._listening: asyncio.Task[None] | None = None
         self._hinted = False
         self._interrupted = False
@@ -46,6 +52,10 @@ class Channel:
         hinted, self._hinted = self._hinted, False
         return hinted
 
+    def assured(self, replica: str | None) -> float:
+        """Seconds until this leader counts as silent."""
+        return self._leader.lasts(replica, _clock.steady())
+
     async def announce(self, replica: str) -> None:
         """As long as this process lives and is connected, everybody can see it."""
         await self._subscribe(self._keys.alive(replica))
@@ -56,6 +66,12 @@ class Channel:
         if self._connection is not None and channel in self._confirmed:
             with contextlib.suppress(RedisError, OSError):
                 await self._connection.send_command("UNSUBSCRIBE", channel)
+
+    async def follow(self, primary: Primary | None) -> None:
+        """The store is there now: hints and sessions elsewhere mean nothing any more."""
+        if self._connection is not None and self._primary != primary:
+            with contextlib.suppress(RedisError, OSError):
+                await self._connection.disconnect(nowait=True)
 
     async def close(self) -> None:
         listening, self._listening = self._listening, None
@@ -85,7 +101,8 @@ class Channel:
     async def _keep_listening(self) -> None:
         while True:
             try:
-                self._connection = await self._link.connect()
+                primary = await self._link.locate()
+                self._connection, self._primary = await self._link.connect(primary), primary
                 await self._take_messages(self._connection)
             except (FencepostError, RedisError, OSError) as error:
                 self._failures += 1
@@ -104,7 +121,10 @@ class Channel:
         # Nothing may come for long: keepalive notices a peer that is no longer there.
         await connection.send_command("SUBSCRIBE", *sorted(self._wanted))
         while True:
-            kind, channel, *_ = await connection.read_response()
+            kind, channel, said = await connection.read_response()
+            if kind == "message" and channel == self._keys.lead:
+                self._leader.heard(said, _clock.steady())
+                continue
             if kind == "message":
                 self._hinted = True
             elif kind == "subscribe":
@@ -116,3 +136,6 @@ class Channel:
             elif kind == "unsubscribe":
                 self._confirmed.discard(channel)
             self._changed.set()
+
+
+_clock = SystemClock()  # waiting takes real time, whatever clock the store was given

@@ -49,7 +49,7 @@ def drop_row(batch: Batch, keys: Keys, job_id: str, member: str, replicas: Seque
         batch.add("SREM", keys.held(replica), place)
 
 
-def write_looks(batch: Batch, keys: Keys, group_before: str, group: str, change: JobChange) -> None:
+def write_decide_at(batch: Batch, keys: Keys, group_before: str, group: str, change: JobChange) -> None:
     """What a group has first must be worked out afterwards (`LOOK`)."""
     id = change.record.id
     if group_before and group_before != group:
@@ -87,12 +87,15 @@ def _move(
         batch.add("SREM", keys.held(held_before), place)
     if held_after is not None:
         batch.add("SADD", keys.held(held_after), place)
+        if after is not None and after.remote is not None:
+            batch.add("SADD", keys.engines, held_after)
     waits_before, waits_after = _waits(before), _waits(after)
     if waits_before and not waits_after:
         batch.add("SREM", keys.others, place)
         batch.do("DEL", keys.fire(place))
     elif waits_after and after is not None:
-        batch.add("SADD", keys.others, place)
+        if after.state is not State.PENDING:  # of those by hand there may be a million that lie ahead
+            batch.add("SADD", keys.others, place)
         batch.do("SET", keys.fire(place), row_of(after))
     if held_after is not None and after is not None:
         batch.do("SET", keys.run(place), row_of(after))

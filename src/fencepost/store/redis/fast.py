@@ -16,15 +16,15 @@ from typing import Any
 from fencepost.model import Era, FireRecord, JobRecord, State, changed, error_line
 from fencepost.model.triggers import iso
 from fencepost.store.base import (
-    Beat,
     Claim,
     ClaimRequest,
     DueJobs,
     GiveBack,
+    HeartbeatReply,
+    HeartbeatRequest,
     Held,
     JobPage,
     Plan,
-    Pulse,
     Roster,
     Settle,
     Suspect,
@@ -85,7 +85,7 @@ class Settlements:
     left: list[int]
     """Which ones must be decided on the general path."""
     steps: int
-    due: bool
+    wake_in: float | None
 
 
 class RedisFastPath:
@@ -106,22 +106,27 @@ class RedisFastPath:
 
     # --- presence -------------------------------------------------------------------------------------------
 
-    async def beat(self, now: Now, beat: Beat, history: str) -> Pulse | None:
-        if beat.joining or beat.draining or beat.targets is not None or beat.lingering is not None:
+    async def heartbeat(self, now: Now, request: HeartbeatRequest, history: str) -> HeartbeatReply | None:
+        if (
+            request.joining
+            or request.draining
+            or request.targets is not None
+            or request.lingering is not None
+        ):
             return None
         reply = await self._run(
             scripts.BEAT,
             now,
-            beat.replica,
-            beat.number,
-            beat.ttl,
-            beat.heartbeat,
-            beat.campaign.ttl if beat.campaign else "",
-            _watched(beat.campaign.watched) if beat.campaign else "",
-            beat.seen.incarnation,
-            beat.seen.server,
-            beat.seen.term,
-            beat.seen.steps,
+            request.replica,
+            request.number,
+            request.ttl,
+            request.heartbeat,
+            request.campaign.ttl if request.campaign else "",
+            _watched(request.campaign.watched) if request.campaign else "",
+            request.seen.incarnation,
+            request.seen.server,
+            request.seen.term,
+            request.seen.steps,
             history,
         )
         if not reply[0]:
@@ -132,7 +137,7 @@ class RedisFastPath:
             return None
         held = (self._held(runs[n], runs[n + 1]) for n in range(0, len(runs), 2))
         claims = tuple(claim for claim in held if claim is not None)
-        return Pulse(moment(int(wall)), True, leader, claims, steps)
+        return HeartbeatReply(moment(int(wall)), True, leader, claims, steps)
 
     def _held(self, place: str, row: str) -> Held | None:
         job_id, member = split_place(place)
@@ -184,11 +189,9 @@ class RedisFastPath:
         elif ids:
             found.update(await self._some_jobs(ids, await self._link.ask("HMGET", self._keys.jobs, *ids)))
         records = [record for record in found.values() if not record.removed_at]
-        unknown = await self._unknown_since(sorted({record.job.target for record in records}))
+        unknown = await self._unknown_since(sorted({record.job.lane for record in records}))
         return tuple(
-            changed(record, unknown_since=unknown[record.job.target])
-            if record.job.target in unknown
-            else record
+            changed(record, unknown_since=unknown[record.job.lane]) if record.job.lane in unknown else record
             for record in records
         )
 
@@ -243,7 +246,7 @@ class RedisFastPath:
         cold = await self._cold({hot[_TEXT]: id for id, hot in rows})
         found = [self._job(id, hot, cold[hot[_TEXT]]) for id, hot in rows if hot[_TEXT] in cold]
         jobs = [record for record in found if record is not None and record.foreign is None]
-        targets = {record.job.target: TargetRecord(record.job.target) for record in jobs}
+        targets = {record.job.lane: TargetRecord(record.job.lane) for record in jobs}
         read = [self._registry.read("target", name, target_record, row) for name, row in gaps]
         targets.update({target.name: target for target in read if target is not None})
         unknown = {name: target.gaps for name, target in targets.items()}
@@ -307,13 +310,18 @@ class RedisFastPath:
         wake = None if wake_in is None else int(wake_in) / 1_000_000
         return Claims(made, closed, dict(left), wake, steps, tuple(returned))
 
-    async def settle(self, now: Now, replica: str, updates: Sequence[Update]) -> Settlements:
+    async def settle(self, now: Now, replica: str, updates: Sequence[Update], has_rules: bool) -> Settlements:
         times = Counter(update.key for update in updates)
         left, plain, words = [], list[int](), list[Any]()
         for number, update in enumerate(updates):
             job_id, member = split(update.key)
             alone = times[update.key] == 1 and len(plain) < MOST
-            if not isinstance(update, Settle) or update.keep is not None or not alone:
+            if (
+                not isinstance(update, Settle)
+                or update.keep is not None
+                or not alone
+                or (has_rules and update.state is State.FAILED)
+            ):
                 left.append(number)
                 continue
             plain.append(number)
@@ -321,12 +329,12 @@ class RedisFastPath:
             ending = ending_of(*told) if update.result is None else ending_with(*told, update.result)
             half = run_half(member, update.state, update.reason, error_line(update.error))
             words += job_id, member, update.token, ending, half, update.state.value
-        undone, _, steps, due = await self._run(scripts.SETTLE, now, replica, *words)
+        undone, steps, wake_in = await self._run(scripts.SETTLE, now, replica, *words)
         left = sorted([*left, *(plain[number] for number in undone)])
         accepted = [True] * len(updates)
         for number in left:
             accepted[number] = False
-        return Settlements(accepted, left, steps, bool(due))
+        return Settlements(accepted, left, steps, None if wake_in is None else int(wake_in) / 1_000_000)
 
     async def _cold(self, wanted: dict[str, str]) -> dict[str, JobRecord]:
         """What rarely changes of these jobs, by digest: asked for only if it has not been seen."""

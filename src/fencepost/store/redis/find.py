@@ -16,7 +16,7 @@ from fencepost.store.redis.load import RedisLoad
 from fencepost.store.redis.save import RedisSave
 from fencepost.store.redis.step import Step, chunks
 from fencepost.store.rows import MOST_EVENTS, TargetRecord
-from fencepost.store.tables import keys_of, newest
+from fencepost.store.tables import after_all, keys_of, newest
 
 
 class RedisFind(Find):
@@ -35,7 +35,7 @@ class RedisFind(Find):
         ids: list[str] = self._step.call("HKEYS", self._step.keys.jobs)
         if target is None:
             return ids
-        return [record.id for record in self._load.jobs(ids) if record.job.target == target]
+        return [record.id for record in self._load.jobs(ids) if record.job.lane == target]
 
     def busy_jobs(self) -> Sequence[str]:
         """To read all would take so long that another replica would always change one of them."""
@@ -44,33 +44,35 @@ class RedisFind(Find):
     # --- when to decide or plan which job ------------------------------------------------------------------
 
     def due(self, now: datetime, replica: ReplicaRecord, leads: bool, limit: int) -> list[str]:
-        found = self._first_looks(replica, leads, limit, upto=now)
-        return [id for _, id in found[:limit]]
+        found = sorted(self._first_decisions(replica, leads, limit, upto=now))
+        return [id for _, _, id in found[:limit]]
 
     def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
         if replica is None:
             (soonest,) = self._step.script(scripts.DUE, "", "", "", "")
             return moment(int(soonest)) if soonest else None
-        found = self._first_looks(replica, leads, 1)
-        return moment(found[0][0]) if found else None
+        moments = (look_at for _, look_at, _ in self._first_decisions(replica, leads, 1))
+        return moment(first) if (first := min(moments, default=None)) is not None else None
 
-    def _first_looks(
+    def _first_decisions(
         self, replica: ReplicaRecord, leads: bool, limit: int, upto: datetime | None = None
-    ) -> list[tuple[int, str]]:
-        """The first ones that are stored, with what this step has changed put in their place."""
+    ) -> list[tuple[int, int, str]]:
+        """The first of each priority that are stored, with what this step has changed put in their place. Each with
+        its priority, the higher the less, and the moment."""
         noted, end = self._noted.jobs, "+inf" if upto is None else micros(upto)
         passed = {*noted, *self._reader.registry.aside}
-        stored = self._stored_looks(replica.id, leads, limit + len(passed), end)
-        found = [(int(stored[n + 1]), stored[n]) for n in range(0, len(stored), 2) if stored[n] not in passed]
-        found = [each for each in found if upto is None or each[0] <= micros(upto)]
+        stored = self._stored_decisions(replica.id, leads, limit + len(passed), end)
+        read = zip(stored[2::3], stored[1::3], stored[::3], strict=True)
+        found = [(-int(priority), int(look_at), id) for priority, look_at, id in read if id not in passed]
+        found = [each for each in found if upto is None or each[1] <= micros(upto)]
         for id, change in noted.items():
             job, decide_at = change.record.job, change.decide_at
-            known = job.target in replica.targets and (leads or job.execute_on == "any")
+            known = job.lane in replica.targets and (leads or not job.leader_only)
             if known and decide_at is not None and (upto is None or decide_at <= upto):
-                found.append((micros(decide_at), id))
-        return sorted(found)
+                found.append((-job.priority, micros(decide_at), id))
+        return found
 
-    def _stored_looks(self, replica: str, leads: bool, limit: int, end: int | str) -> Sequence[str]:
+    def _stored_decisions(self, replica: str, leads: bool, limit: int, end: int | str) -> Sequence[str]:
         """As they were read when the step began, if those are enough."""
         read = self._step.looks
         if (read.replica, read.leads) == (replica, leads) and limit <= read.most:
@@ -119,3 +121,16 @@ class RedisFind(Find):
         if keys is not None:
             return newest(self._load.fires(keys), query)
         return pages.find(self._step.call, self._step.keys, query, self._reader.registry)
+
+    # --- entries --------------------------------------------------------------------------------------------
+
+    def entries(self, prefix: str, after: str, limit: int) -> list[tuple[str, str]]:
+        keys, end = self._step.keys, f"({after_all(prefix)}"
+        begin = f"({after}" if after >= prefix else f"[{prefix}"
+        found = self._step.call("ZRANGEBYLEX", keys.entry_keys, begin, end, "LIMIT", 0, limit)
+        texts = self._step.call("HMGET", keys.entries, *found) if found else []
+        return [(key, text) for key, text in zip(found, texts, strict=True) if text is not None]
+
+    def count_entries(self, prefix: str) -> int:
+        keys, end = self._step.keys, f"({after_all(prefix)}"
+        return int(self._step.call("ZLEXCOUNT", keys.entry_keys, f"[{prefix}", end))

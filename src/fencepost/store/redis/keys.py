@@ -11,21 +11,24 @@
 | `<p>:hot:<id>` | hash | what changes with a job's fires; `edition` grows with every change to any of them |
 | `<p>:events:<id>` | list | its history |
 | `<p>:look:<kind>`, `<p>:look:<kind>:<target>`, `<p>:first` | sorted sets, hash | which jobs must be looked at when |
+| `<p>:priorities` | set | those that jobs have or had, without 0 |
 | `<p>:deciding` | sorted set | jobs that a replica is just deciding with care, and until when others leave them to it |
 | `<p>:plan` | sorted set | which calendars must be expanded when |
 | `<p>:replica:<id>`, `<p>:replicas` | hash, set | presence |
-| `<p>:held:<replica>` | set | what it is running |
+| `<p>:held:<replica>` | set | what it is running; also by `engine:<name>` |
+| `<p>:engines` | set | the owners of runs that are engines |
 | `<p>:knows:<replica>`, `<p>:knowers`, `<p>:unknown` | set, hash, sorted set | who knows which task |
 | `<p>:targets` | hash | the tasks that jobs refer to |
 | `<p>:minute:<n>`, `<p>:minutes` | set, sorted set | which jobs have fires due in a minute |
-| `<p>:others` | set | the places of all `<p>:fire:` rows |
+| `<p>:others` | set | the places of `<p>:fire:` rows of fires that are queued, or to be run again |
 | `<p>:manual` | hash | when a fire by hand was due |
 | `<p>:stretches` | sorted set | rows that stand for several fires, by their last due time |
 | `<p>:noted` | sorted set | jobs by their latest event |
 | `<p>:retold` | set | jobs with more than one event |
 | `<p>:extremes` | sorted set | by how much a fire ended before it was due, because the clock stepped back |
+| `<p>:entries`, `<p>:entry_keys` | hash, sorted set | notification rules, outbox, what is owed; their keys in order |
 | `<p>:meta` | hash | schema, the server's run |
-| `<p>:hint`, `<p>:alive:<replica>` | channels | something to do; a live session |
+| `<p>:hint`, `<p>:lead`, `<p>:alive:<replica>` | channels | something to do; the leader is there; a live session |
 
 A *planned* fire is only a member of `<p>:live:<id>`: everything else about it follows from its job and its moment.
 The *moment* is the due time as text, or `!name` for a fire by hand; `<id>:<moment>` is its *place*.
@@ -38,6 +41,13 @@ from datetime import datetime
 from fencepost.errors import ConfigurationError
 from fencepost.model.triggers import from_iso
 
+SCHEMA = 2
+IN_WORDS = {
+    1: "mark the namespace as written by this version: job records have fields that 0.1.0 does not know, and its "
+    "replicas are refused when they connect anew"
+}
+"""By the schema that is found: what brings it to the next."""
+
 MOMENT_LENGTH = len("2026-11-15T12:00:00.000000Z")
 
 
@@ -46,6 +56,7 @@ class Keys:
         self.prefix = prefix
         self.leader = f"{prefix}:leader"
         self.jobs = f"{prefix}:jobs"
+        self.engines = f"{prefix}:engines"
         self.deciding = f"{prefix}:deciding"
         self.plan = f"{prefix}:plan"
         self.replicas = f"{prefix}:replicas"
@@ -59,8 +70,12 @@ class Keys:
         self.noted = f"{prefix}:noted"
         self.retold = f"{prefix}:retold"
         self.extremes = f"{prefix}:extremes"
+        self.priorities = f"{prefix}:priorities"
+        self.entries = f"{prefix}:entries"
+        self.entry_keys = f"{prefix}:entry_keys"
         self.meta = f"{prefix}:meta"
         self.hint = f"{prefix}:hint"
+        self.lead = f"{prefix}:lead"
 
     def run(self, place: str) -> str:
         return f"{self.prefix}:job:{place}"

@@ -2,6 +2,9 @@
 
 One connection serves a whole process. What is asked while a round trip is under way shares the next one: a claim,
 a settlement and a heartbeat that come together cost one.
+
+Behind Sentinel and in a cluster it leads to the primary of the moment (`topology.py`), and is given up as soon as that
+server says, or others say, that it is the primary no longer.
 """
 
 from __future__ import annotations
@@ -10,17 +13,32 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 import redis.asyncio as client
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, NoScriptError, RedisError, ResponseError
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    AuthorizationError,
+    ClusterDownError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
 
 from fencepost.errors import ConfigurationError, FencepostError, StoreCorrupt, StoreUnavailable
+from fencepost.settings import redacted
+from fencepost.store.redis.address import Host, address_of
 from fencepost.store.redis.scripts import Script
+from fencepost.store.redis.topology import Commands, Primary, topology_of
 
 TIMEOUT = 5.0
 """Seconds for one round trip, unless a TTL is so short that this would be too long."""
@@ -31,18 +49,14 @@ KEEPALIVE = {
     if hasattr(socket, option)
 }
 
-PASSING = (
-    "LOADING",
-    "READONLY",
-    "MASTERDOWN",
-    "OOM",
-    "BUSY",
-    "NOREPLICAS",
-    "MISCONF",
-    "TRYAGAIN",
-    "UNKILLABLE",
-)
+ELSEWHERE = (ReadOnlyError, AskError, ClusterDownError, TryAgainError)
+"""Errors of a server that does not answer for these keys now, MOVED among them: another does, or this one in a moment.
+The connection is given up, and the primary asked for anew."""
+SAID_ELSEWHERE = ("READONLY", "MASTERDOWN", "CLUSTERDOWN", "non local key")
+"""The same, said in the middle of a script."""
+PASSING = ("LOADING", "BUSY", "NOREPLICAS", "MISCONF", "UNKILLABLE")
 """Errors of a server that will be well again."""
+FULL = "OOM"
 REFUSED = ("NOAUTH", "WRONGPASS", "NOPERM")
 
 Answer = asyncio.Future[Any] | Future[Any]
@@ -52,11 +66,16 @@ class Link:
     generation = 0
     """Of the connection: all that is asked on one is answered by one run of one server."""
 
-    def __init__(self, url: str, name: str) -> None:
-        """`name`: the server in messages, without secrets."""
-        self.name = name
+    def __init__(self, url: str, prefix: str = "") -> None:
+        """`url`: of the store. `prefix`: of its keys; in a cluster it says which node has them."""
+        self.name = redacted(url)
+        """The server in messages, without secrets."""
         self.timeout = TIMEOUT
-        self._connections = _pool(url, name)
+        self.primary: Primary | None = None
+        """Where the connection leads to. None: where the URL says."""
+        self._address = address_of(url)
+        self._connections = _pool(self._address.client_url)
+        self._topology = topology_of(self._address, prefix, self._ask_host)
         self._connection: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
@@ -74,14 +93,50 @@ class Link:
     async def open(self) -> None:
         """Connect, unless it is. One made on another loop, or before a fork, is left alone."""
         if not self.is_open:
-            self._connection = await self.connect()
+            self.primary = await self.locate()
+            self._connection = await self.connect(self.primary)
             self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
             self._waiting, self._serving = [], None
             self.generation += 1
 
-    async def connect(self) -> Any:
+    async def locate(self) -> Primary | None:
+        """Where the primary is now. None: where the URL says."""
+        if self._topology is None:
+            return None
+        try:
+            return await self._topology.primary()
+        except StoreUnavailable as error:
+            reason = str(error).replace(f"{self.name}: ", "")  # errors of single hosts begin with it
+            raise StoreUnavailable(f"{self.name}: {reason}") from error
+
+    async def confirm(self) -> None:
+        """Give the connection up unless it leads to the primary of this moment.
+
+        Sentinels may have promoted another server while the old one was cut off or stopped. It does not know, and would
+        go on to accept claims. After a failover nobody claims for 0.7 TTL (0016): a replica that asks with every
+        heartbeat, thus twice in a TTL at the least, has left the old one by then.
+        """
+        if self._topology is None or not self.is_open:
+            return
+        try:
+            primary = await self.locate()
+        except FencepostError:
+            await (
+                self.close()
+            )  # nothing may be claimed of a server of which nobody knows whether it is the primary
+            raise
+        if primary != self.primary:
+            await self.close()
+
+    async def connect(self, primary: Primary | None) -> Any:
         """A connection of the caller's own."""
-        connection: Any = self._connections.make_connection()  # type: ignore[no-untyped-call]
+        where = {} if primary is None else {"host": primary.host, "port": primary.port}
+        return await self._dial(where)
+
+    async def _dial(self, where: Mapping[str, Any]) -> Any:
+        """A name is resolved anew with each connection."""
+        pool = self._connections
+        connection: Any = pool.connection_class(**{**pool.connection_kwargs, **where})
         connection.socket_connect_timeout = self.timeout
         try:
             await connection.connect()
@@ -90,6 +145,21 @@ class Link:
                 await connection.disconnect(nowait=True)
             raise self.told(error) from error
         return connection
+
+    async def _ask_host(self, host: Host, commands: Commands) -> list[Any]:
+        where: dict[str, Any] = {"host": host[0], "port": host[1]}
+        if self._address.kind == "sentinel":
+            where |= {**self._address.sentinel_login, "db": 0}
+        connection = await self._dial(where)
+        try:
+            async with asyncio.timeout(self.timeout):
+                replies = await _exchange(connection, commands)
+        except (RedisError, OSError) as error:
+            raise self.told(error) from error
+        finally:
+            with contextlib.suppress(RedisError, OSError):
+                await connection.disconnect(nowait=True)
+        return [self.told(each) if isinstance(each, RedisError) else each for each in replies]
 
     async def close(self) -> None:
         if self.is_open:
@@ -157,6 +227,8 @@ class Link:
                 _fail(reply, self.told(value))
             else:
                 reply.set_result(value)
+        if any(map(_is_elsewhere, replies)) and self._connection is connection:
+            await self.close()
 
     async def _round_trip(self, connection: Any, commands: Sequence[Sequence[Any]]) -> list[Any]:
         replies = await _exchange(connection, [_by_digest(command) for command in commands])
@@ -170,8 +242,17 @@ class Link:
     def told(self, error: BaseException) -> FencepostError:
         said = str(error) or type(error).__name__
         text = f"{self.name}: {said}"
-        if isinstance(error, AuthenticationError) or any(word in said for word in REFUSED):
+        no_entry = isinstance(error, AuthenticationError | AuthorizationError | NoPermissionError)
+        if no_entry or any(word in said for word in REFUSED):
             return ConfigurationError(f"{text}; check the user, the password and what they may do")
+        if _is_elsewhere(error):
+            return StoreUnavailable(f"{text} (a failover, or slots that are moved)")
+        if isinstance(error, OutOfMemoryError) or (isinstance(error, ResponseError) and FULL in said):
+            return StoreUnavailable(f"{text}: give the server more memory (maxmemory), or shorten retention")
+        if isinstance(error, ResponseError) and "cluster support disabled" in said:
+            return ConfigurationError(
+                f"{text}; it is not part of a cluster: use redis:// or redis+sentinel://"
+            )
         if isinstance(error, ResponseError) and not any(word in said for word in PASSING):
             return StoreCorrupt(
                 f"{text}; is this prefix used by another application, or this server a proxy?"
@@ -223,14 +304,27 @@ async def _exchange(connection: Any, commands: Sequence[Sequence[Any]]) -> list[
     return replies
 
 
+def _is_elsewhere(reply: object) -> bool:
+    if isinstance(reply, ELSEWHERE):
+        return True
+    return isinstance(reply, ResponseError) and any(word in str(reply) for word in SAID_ELSEWHERE)
+
+
 def _by_digest(words: Sequence[Any]) -> Sequence[Any]:
     if isinstance(words[1], Script):
-        return ("EVALSHA", words[1].sha, 0, *words[2:])
+        return ("EVALSHA", words[1].sha, *_with_keys(words[2]), *words[2:])
     return words
 
 
 def _in_full(words: Sequence[Any]) -> Sequence[Any]:
-    return ("EVAL", words[1].text, 0, *words[2:])
+    return ("EVAL", words[1].text, *_with_keys(words[2]), *words[2:])
+
+
+def _with_keys(prefix: str) -> Sequence[Any]:
+    """Two keys for a script, by which a cluster knows the slot. One is always there, the other never: while the slot is
+    moved to another node, where some keys are and some are not, the node refuses what names both. A script that found
+    a part of its keys gone would stop half-way."""
+    return 2, f"{prefix}:leader", f"{prefix}:never"
 
 
 def _fail(reply: Answer, failure: FencepostError) -> None:
@@ -238,7 +332,7 @@ def _fail(reply: Answer, failure: FencepostError) -> None:
         reply.set_exception(failure)
 
 
-def _pool(url: str, name: str) -> client.ConnectionPool:
+def _pool(url: str) -> client.ConnectionPool:
     """Only ever used to make connections as the URL says."""
     try:
         pool = client.ConnectionPool.from_url(

@@ -60,8 +60,8 @@ class RedisLoad(Load):
         self._reader = reader
         self.targets_by_digest = targets
         self.loaded: dict[str, Loaded | None] = {}
-        self.withdrawn: dict[str, datetime] = {}
-        """By job: planned fires due later than this were dropped."""
+        self.withdrawn: dict[str, tuple[datetime, datetime | None]] = {}
+        """By job: planned fires due later than this were dropped; and when the first fire by hand is due after it."""
         self.stored: dict[str, FireRecord] = {}
         """Fires as they were read."""
         self.broken_rows: dict[str, tuple[str, str]] = {}
@@ -100,9 +100,9 @@ class RedisLoad(Load):
 
     def following(self, loaded: Loaded) -> datetime | None:
         """When the first fire is due that was not read."""
-        withdrawn = self.withdrawn.get(loaded.id)
-        if withdrawn is not None and loaded.following is not None and loaded.following > withdrawn:
-            return None
+        since, by_hand = self.withdrawn.get(loaded.id, (None, None))
+        if since is not None and loaded.following is not None and loaded.following > since:
+            return by_hand
         return loaded.following
 
     def load(self, ids: Iterable[str], upto: datetime | None = None) -> list[Loaded]:
@@ -145,7 +145,7 @@ class RedisLoad(Load):
         hot = Hot.of(values)
         self._step.batch.check(self._step.keys.hot(id), "edition", values[0])
         if record is not None:
-            self._learn_target(record.job.target, target)
+            self._learn_target(record.job.lane, target)
         fires = self.read_live(id, live, rows)
         next_due = moment(int(following)) if following else None
         return Loaded(id, hot, record, fires, max(until, moment(hot.reach)), next_due)
@@ -196,6 +196,16 @@ class RedisLoad(Load):
             if row is None:
                 self.unheard_of.add(name)
 
+    def entries(self, keys: Sequence[str]) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        for chunk in chunks(keys):
+            texts = self._step.call("HMGET", self._step.keys.entries, *chunk)
+            for key, text in zip(chunk, texts, strict=True):
+                self._step.batch.check(self._step.keys.entries, key, text or "")
+                if text is not None:
+                    found[key] = text
+        return found
+
     # --- fires --------------------------------------------------------------------------------------------
 
     def fires(self, keys: Sequence[str]) -> Iterable[FireRecord]:
@@ -215,8 +225,20 @@ class RedisLoad(Load):
         return [self.stored[key] for key in places if key in self.stored]
 
     def _take_elsewhere(
-        self, key: str, job_id: str, member: str, due: str, rows: Sequence[str], planned: str | None
+        self,
+        key: str,
+        job_id: str,
+        member: str,
+        due: str,
+        rows: Sequence[str],
+        planned: str | None,
+        by_hand: str | None,
     ) -> None:
+        if planned is not None and by_hand is not None:
+            fire = self._read_live_fire(job_id, member, int(due), by_hand, State.PENDING)
+            if fire is not None:
+                self.stored[key] = fire
+            return
         if planned is not None:
             self.stored[key] = planned_fire(job_id, member, int(due))
         for row in rows:

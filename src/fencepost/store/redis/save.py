@@ -12,10 +12,10 @@ from datetime import datetime
 
 from fencepost.model import FireRecord, JobEvent, ReplicaRecord, State, changed
 from fencepost.store.backend import Changes, JobChange, Save
-from fencepost.store.codec import micros
+from fencepost.store.codec import micros, moment
 from fencepost.store.reader import RowReader
 from fencepost.store.redis import pages, scripts
-from fencepost.store.redis.commands import drop_row, lives, write_fire, write_looks
+from fencepost.store.redis.commands import drop_row, lives, write_decide_at, write_fire
 from fencepost.store.redis.load import RedisLoad
 from fencepost.store.redis.step import Step, chunks
 from fencepost.store.redis.values import (
@@ -24,6 +24,7 @@ from fencepost.store.redis.values import (
     cold_of,
     counted,
     digest,
+    group_of,
     has_row,
     hot_values,
     lease_values,
@@ -61,6 +62,8 @@ class RedisSave(Save):
             self._save_target(target)
         self.replicas.update({change.id: change.replica for change in changes.replicas})
         self._save_fires(changes.fires)
+        for key, entry in changes.entries.items():
+            self._save_entry(key, entry)
         if changes.lease is not None:
             edition = counted(self._step.lease[0]) + 1
             self._step.batch.do("HSET", self._step.keys.leader, *lease_values(changes.lease, edition))
@@ -88,6 +91,15 @@ class RedisSave(Save):
         self._load.noted.setdefault(event.job_id, []).append(event)
         self._step.batch.do("NOTE", event.job_id, text(event))
         self._step.batch.do("ZADD", self._step.keys.noted, "GT", micros(event.at), event.job_id)
+
+    def _save_entry(self, key: str, entry: str | None) -> None:
+        keys, batch = self._step.keys, self._step.batch
+        if entry is None:
+            batch.do("HDEL", keys.entries, key)
+            batch.do("ZREM", keys.entry_keys, key)
+        else:
+            batch.do("HSET", keys.entries, key, entry)
+            batch.do("ZADD", keys.entry_keys, 0, key)
 
     def _save_target(self, target: TargetRecord) -> None:
         self._load.known_targets[target.name] = target
@@ -118,10 +130,12 @@ class RedisSave(Save):
             cold = cold_of(change.record)
             short = digest(cold)
             self._step.batch.add("HSET", self._step.keys.jobs, id, cold)
-        hot = Hot(edition, rows, reach, f"{job.execute_on}:{job.target}", short)
+        hot = Hot(edition, rows, reach, group_of(job), short)
+        if job.priority and hot.group != before.group:
+            self._step.batch.add("SADD", self._step.keys.priorities, job.priority)
         plain = NEVER if change.fast_from is None else str(micros(change.fast_from))
         self._step.batch.do("HSET", self._step.keys.hot(id), *hot_values(change.record, hot, plain))
-        write_looks(self._step.batch, self._step.keys, before.group, hot.group, change)
+        write_decide_at(self._step.batch, self._step.keys, before.group, hot.group, change)
         self._groups.update(dict.fromkeys(group for group in (before.group, hot.group) if group))
 
     # --- fires --------------------------------------------------------------------------------------------------
@@ -139,17 +153,22 @@ class RedisSave(Save):
                 self._step.batch, self._step.keys, before, fire, self._load.final_rows.get(key)
             )
             self._rows_gained[job_id] += gained
-            if fire is not None and lives(fire) and has_row(fire):
+            if fire is not None and lives(fire) and has_row(fire) and not self._lies_ahead(fire):
                 self._reached[job_id] = max(self._reached.get(job_id, 0), micros(fire.due_at))
+
+    def _lies_ahead(self, fire: FireRecord) -> bool:
+        """One that was asked for later: there may be a million of them, which need not be read until they are due."""
+        return fire.state is State.PENDING and not fire.scheduled and fire.due_at > self._step.at.wall
 
     def withdraw_planned(self, job_id: str, now: datetime) -> Iterable[str]:
         loaded = next(iter(self._load.load([job_id], now)), None)
         if loaded is None:
             return ()
-        ahead = self._load.read_live(job_id, *self._step.script(scripts.AHEAD, job_id, micros(now)))
+        members, texts, by_hand = self._step.script(scripts.AHEAD, job_id, micros(now))
+        ahead = self._load.read_live(job_id, members, texts)
         known = {fire.key for fire in loaded.fires}
         loaded.fires += [fire for fire in ahead if fire.key not in known]
-        self._load.withdrawn[job_id] = now
+        self._load.withdrawn[job_id] = now, moment(int(by_hand)) if by_hand else None
         return [fire.key for fire in ahead if fire.scheduled and fire.state is State.PENDING]
 
     def prune_before(self, before: datetime) -> int:

@@ -49,6 +49,7 @@ ACTIVE = _script("active")
 PRUNE = _script("prune", "time", "fires")
 
 BEAT = _script("beat", "time")
+SESSION = _script("session")
 SWEEP = _script("sweep", "time")
 HOTS = _script("hots")
 PLANS = _script("plans", "time")

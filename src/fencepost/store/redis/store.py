@@ -11,38 +11,39 @@ from dataclasses import replace
 from typing import Any, Concatenate
 
 from fencepost.clock import Clock, Moment
-from fencepost.errors import ConfigurationError, NothingStored
-from fencepost.model import JobRecord, checked_id
-from fencepost.settings import redacted
+from fencepost.errors import NothingStored
+from fencepost.model import JobRecord, State, checked_id
 from fencepost.store import mirror
 from fencepost.store.base import (
-    Beat,
     Claimed,
     ClaimRequest,
     DueJobs,
     Evidence,
+    HeartbeatReply,
+    HeartbeatRequest,
     JobPage,
     Plan,
-    Pulse,
     Roster,
     Seen,
+    Settle,
     Suspect,
     Swept,
     Update,
     Updated,
 )
 from fencepost.store.codec import micros
+from fencepost.store.formats import Contents, format_of
 from fencepost.store.mirror import Mirror, P, T
 from fencepost.store.preflight import Preflight
 from fencepost.store.redis import scripts
-from fencepost.store.redis.address import client_url, namespaces, prefix_of
+from fencepost.store.redis.address import namespaces, prefix_of
 from fencepost.store.redis.beacons import Beacons
 from fencepost.store.redis.channel import Channel
 from fencepost.store.redis.fast import Now, RedisFastPath
 from fencepost.store.redis.general import Forgotten, GeneralPath
-from fencepost.store.redis.keys import Keys, split
+from fencepost.store.redis.keys import IN_WORDS, SCHEMA, Keys, split
 from fencepost.store.redis.link import TIMEOUT, Link
-from fencepost.store.redis.preflight import preflight
+from fencepost.store.redis.preflight import contents, preflight
 from fencepost.store.redis.rest import (
     Decided,
     RedisWork,
@@ -54,18 +55,24 @@ from fencepost.store.redis.rest import (
 from fencepost.store.redis.server import Server
 from fencepost.store.redis.step import NOTHING, Needs
 from fencepost.store.rules.claims import Closed
+from fencepost.store.rules.notify_rules import RULES
 from fencepost.store.texts import KnownJobs
+from fencepost.store.waiting import ASSURE_EVERY
 
 log = logging.getLogger("fencepost")
 
-SCHEMA = 1
 SHORTEST_TIMEOUT = 1.0
+EVIDENCE_EVERY = 0.3
+"""Seconds between two questions about a leader that is silent."""
+DOUBTFUL_EVERY = 0.1
+"""The same when it was missing the last time."""
 
 
 class RedisStore(Mirror):
     """Replicas on any machines share one server, Redis 6.2 to Valkey 9. Its clock judges everything."""
 
-    evidence_every = 0.3
+    assure_every = ASSURE_EVERY
+    proves_death = False
     may_lose_writes = True
     fast = True
     """Whether the fast path is tried."""
@@ -81,7 +88,7 @@ class RedisStore(Mirror):
         """`clock`: instead of the server's own, for tests. `incarnation`: the first one of a store that is new."""
         self._url, self._namespace = url, namespace
         self._keys = Keys(prefix_of(url, namespace))
-        self._link = Link(client_url(url), redacted(url))
+        self._link = Link(url, self._keys.prefix)
         self._clock = clock
         self._first_incarnation = incarnation
         targets: dict[str, tuple[str, ...]] = {}
@@ -106,24 +113,27 @@ class RedisStore(Mirror):
 
     # --- the fast path first, the general one for what is left -------------------------------------------------
 
-    async def heartbeat(self, beat: Beat) -> Pulse:
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
+        await self._link.confirm()
         await self._ready()
-        if beat.joining:
-            checked_id(beat.replica, "replica")
+        if request.joining:
+            checked_id(request.replica, "replica")
             # A reply that takes longer than this is too late for whoever relies on the TTL.
-            self._link.timeout = min(TIMEOUT, max(SHORTEST_TIMEOUT, beat.ttl / 5))
-            await self._channel.announce(beat.replica)
-        pulse = await self._fast.beat(self._now(), beat, self._history) if self.fast else None
-        self._count("beat", pulse is not None, pulse is None)
-        pulse = pulse or await super().heartbeat(beat)
-        self._leader = pulse.leader.holder
-        self._remember(pulse)
-        return pulse
+            self._link.timeout = min(TIMEOUT, max(SHORTEST_TIMEOUT, request.ttl / 5))
+            await self._channel.announce(request.replica)
+        reply = await self._fast.heartbeat(self._now(), request, self._history) if self.fast else None
+        self._count("beat", reply is not None, reply is None)
+        reply = reply or await super().heartbeat(request)
+        if reply.known:
+            await self._beacons.note(request.replica, request.joining)
+        self._leader = reply.leader.holder
+        self._remember(reply)
+        return reply
 
-    def _remember(self, pulse: Pulse) -> None:
-        seen, lease = self._seen, pulse.leader
+    def _remember(self, reply: HeartbeatReply) -> None:
+        seen, lease = self._seen, reply.leader
         incarnation, term = max(seen.incarnation, lease.era.incarnation), max(seen.term, lease.term)
-        self._seen = Seen(incarnation, term, latest=max(pulse.now, seen.latest or pulse.now))
+        self._seen = Seen(incarnation, term, latest=max(reply.now, seen.latest or reply.now))
 
     async def roster(self) -> Roster:
         roster = await super().roster()
@@ -196,11 +206,11 @@ class RedisStore(Mirror):
         await self._ready()
         if not self.fast:
             return await super().update_claims(replica, updates)
-        done = await self._fast.settle(self._now(), replica, updates)
+        done = await self._fast.settle(self._now(), replica, updates, await self._has_rules(updates))
         settled = sum(done.accepted)
         self._count("update", settled, len(done.left))
         if not done.left:
-            return Updated(tuple(done.accepted), done.due, done.steps)
+            return Updated(tuple(done.accepted), done.wake_in, done.steps)
         left = [updates[number] for number in done.left]
         jobs = list(dict.fromkeys(split(update.key)[0] for update in left))
         needs = Needs(jobs, replica, most=len(jobs) + len(self.unreadable.aside) + 1)
@@ -208,6 +218,12 @@ class RedisStore(Mirror):
         for number, accepted in zip(done.left, rest.accepted, strict=True):
             done.accepted[number] = accepted
         return replace(rest, accepted=tuple(done.accepted))
+
+    async def _has_rules(self, updates: Sequence[Update]) -> bool:
+        """Whether a rule of notifications may ask for one of these failures: they are for the general path then."""
+        if not any(isinstance(each, Settle) and each.state is State.FAILED for each in updates):
+            return False
+        return bool(await self._link.ask("HEXISTS", self._keys.entries, RULES))
 
     async def _write(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._general(NOTHING, step, *args, **kwargs)
@@ -256,13 +272,31 @@ class RedisStore(Mirror):
         return await self._channel.wait(seconds)
 
     async def evidence(self, replicas: Sequence[str]) -> Evidence:
+        if self._leader is None or self._leader not in replicas:
+            return Evidence()
+        if self._channel.assured(self._leader):
+            self._beacons.heard_of(self._leader)
+            return Evidence()
         await self._ready()
-        return Evidence(gone=await self._beacons.gone([each for each in replicas if each == self._leader]))
+        return Evidence(gone=await self._beacons.gone([self._leader]))
+
+    @property
+    def evidence_every(self) -> float:  # type: ignore[override]
+        if self._beacons.doubts(self._leader):
+            return DOUBTFUL_EVERY
+        return self._channel.assured(self._leader) or EVIDENCE_EVERY
+
+    async def assure(self, replica: str) -> None:
+        await self._ready()
+        await self._link.ask("PUBLISH", self._keys.lead, replica)
 
     # --- the server ---------------------------------------------------------------------------------------------
 
     async def preflight(self, name: str) -> Preflight:
         return await preflight(self._url, self._namespace)
+
+    async def contents(self) -> Contents:
+        return await contents(self._url, self._namespace)
 
     async def open(self) -> None:
         await self._ready()
@@ -285,6 +319,7 @@ class RedisStore(Mirror):
 
     async def _greet(self) -> None:
         await self._link.open()
+        await self._channel.follow(self._link.primary)
         try:
             await self._learn_server()
         except BaseException:
@@ -294,22 +329,22 @@ class RedisStore(Mirror):
 
     async def _learn_server(self) -> None:
         server = await Server.ask(self._link)
-        server.refuse_what_cannot_work(self._link.name)
+        server.refuse_what_cannot_work(self._link.name, was_primary=bool(self._history))
         first = "" if self._first_incarnation is None else self._first_incarnation
         fresh = secrets.token_hex(8)
         args = (*self._now(), fresh, first, SCHEMA, server.run, self._history, int(self.creates))
         history, schema, run, gone = await self._link.ask("EVALSHA", scripts.INIT, self._keys.prefix, *args)
         if history is None:
             raise NothingStored(self._link.name, self._namespace, await namespaces(self._link, self._url))
-        if int(schema) > SCHEMA:
-            raise ConfigurationError(
-                f"{self._link.name} has schema {schema}, newer than the {SCHEMA} this version of Fencepost knows; "
-                "upgrade Fencepost on this replica"
-            )
+        found = format_of(int(schema), SCHEMA, IN_WORDS)
+        found.check(self._link.name, converts=self.creates)
+        if found.steps:
+            await self._link.ask("HSET", self._keys.meta, "schema", SCHEMA)
         if self._history and self._history != history and gone is None:
             log.error("%s has lost its data: begun anew, see docs/stores.md", self._link.name)
             await self._general_path.take(history, store_emptied, (self._history, self._seen), {})
         self._history = history
+        self._beacons.server_run = server.run
         if run != server.run:
             await self._general_path.take(
                 history, server_restarted, (run, server.run, server.keeps_writes), {}

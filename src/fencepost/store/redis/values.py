@@ -15,6 +15,7 @@ from fencepost.model import (
     Attempt,
     Era,
     FireRecord,
+    Job,
     JobRecord,
     Json,
     LastRun,
@@ -74,6 +75,9 @@ _NAMES = {
     "output": "o",
     "repeats": "re",
     "result": "v",
+    "jitter_seconds": "j",
+    "trace": "tr",
+    "remote": "rm",
 }
 _FIELDS = {short: name for name, short in _NAMES.items()}
 _TIMES = frozenset({"finished_at", "started_at", "last_due_at", "not_before"})
@@ -267,6 +271,11 @@ class Hot:
         found = dict(zip(HOT, values, strict=True))
         edition, rows, reach = (counted(found[name]) for name in ("edition", "rows", "reach"))
         return cls(edition, rows, reach, found["group"] or "", found["text"] or "")
+
+
+def group_of(job: Job) -> str:
+    kind = "leader" if job.leader_only else "any"
+    return f"{kind}{job.priority or ''}:{job.lane}"
 
 
 def counted(value: Any) -> int:

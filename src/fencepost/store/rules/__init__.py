@@ -13,7 +13,12 @@ the same moments give the same rows and the same replies. In the order of a fire
     fast_path     which fires need no decision
     updates       a run reports and is settled
     fires         started by hand, cancelled
+    chains        jobs that follow others
+    debts         what is owed to a job whose row cannot be read
     ledger        how fires end, and when those of a job must next be decided
+    notify_rules  which causes of which jobs channels are told of
+    outbox        what channels are told of
+    watching      what did not happen
     leadership    the lease
     presence      heartbeats, the dead and what they ran
     data_loss     when acknowledged writes may be gone

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from fencepost.clock import Moment
 from fencepost.model import (
@@ -25,8 +26,10 @@ from fencepost.store.rules.ledger import later
 MAX_GAPS_KEPT = 100
 
 
-def start_calendar(rows: Rows, at: Moment, record: JobRecord) -> JobRecord:
-    """A new trigger. Planned rows that are not due were a cache of the old one: withdraw them. Rows that
+def start_calendar(rows: Rows, at: Moment, record: JobRecord, told: Mapping[str, Any]) -> JobRecord:
+    """A new trigger; `told`: who changed what, for the history.
+
+    Planned rows that are not due were a cache of the old one: withdraw them. Rows that
     are due are facts and stay, and so does what the old calendar still owes before this moment: it is
     planned to its end first. The new one starts after the last fire decided, so that a moment on which
     both calendars agree is one fire, also where the store's clock has stepped back."""
@@ -41,7 +44,7 @@ def start_calendar(rows: Rows, at: Moment, record: JobRecord) -> JobRecord:
     if trigger is not None:
         segments = (*segments, Segment(version, trigger, cursor=since, next_at=since))
     event = JobEvent(record.id, at.wall, "defined", version, since, token=record.token)
-    rows.jobs.note(changed(event, trigger=trigger.to_json() if trigger else None))
+    rows.jobs.note(changed(event, trigger=trigger.to_json() if trigger else None, **told))
     return changed(record, version=version, segments=segments, removed_at=None)
 
 

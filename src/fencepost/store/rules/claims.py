@@ -22,9 +22,11 @@ from fencepost.store.base import (
     ClaimRequest,
 )
 from fencepost.store.rows import Fast, Rows
-from fencepost.store.rules.decide import JobView, decide
+from fencepost.store.rules import limits, outbox
+from fencepost.store.rules.decide import Closing, Decision, JobView, decide
 from fencepost.store.rules.leadership import is_leader
 from fencepost.store.rules.ledger import close, finish, keep, later, stored_job
+from fencepost.store.rules.remote import MOST_AT_ONCE, handed_over, not_started
 
 MOST_JOBS = 1000
 """Jobs one claim decides at the most."""
@@ -47,6 +49,7 @@ def claim_fires(rows: Rows, at: Moment, request: ClaimRequest) -> Claimed:
         return Claimed()
     if request.number == replica.claim_no:
         mine = [f for f in rows.fires.running_of(replica.id) if f.claim_no == request.number]
+        rows.preload(at.wall, records=[fire.job_id for fire in mine])
         jobs = [(fire, rows.jobs.get(fire.job_id)) for fire in mine]
         again = tuple(Claim(fire, job.job) for fire, job in jobs if job and not rows.jobs.aside(job.id))
         return Claimed(again, wake_in=0.0, steps=replica.steps)
@@ -116,7 +119,11 @@ def decide_job(
     closed: Closed,
 ) -> None:
     record = _without_lost(rows, at, record)
-    decision = decide(_view(rows, at, record), at.wall, room)
+    record = _without_removed(rows, at, record)
+    engine = record.job.engine
+    decision = decide(_view(rows, at, record), at.wall, room if engine is None else MOST_AT_ONCE)
+    if decision.replaced:
+        record = _make_room(rows, at, record, decision)
     numbers: Counter[str] = Counter()
     for closing in decision.closings:
         record = close(rows, at, record, closing)
@@ -127,23 +134,50 @@ def decide_job(
         rows.fires.put(changed(fire, state=State.QUEUED))
     for fire in decision.claims:
         record, claimed = _claimed(rows, at, record, fire, replica)
+        if engine is not None:
+            rows.fires.put(handed_over(rows, at, claimed, engine, replica))
+            continue
         rows.fires.put(claimed)
-        claims.append(Claim(claimed, record.job, _free_at(record, fire)))
+        if record.watch:
+            outbox.started(rows, at, record, claimed)
+        claims.append(Claim(claimed, record.job, _free_at(at, record, fire)))
+    if record.job.limits:
+        record = limits.take(rows, at, record, decision.claims, decision.held)
     for key, number in numbers.items():
         closed.add(rows.fires.get(key), number)
+    if record.skips and record.decided_through is not None:
+        decided = record.decided_through
+        record = changed(record, skips=tuple(each for each in record.skips if each.due_at > decided))
     keep(rows, at, record, DECIDE_AGAIN if decision.contended else None)
+
+
+def _make_room(rows: Rows, at: Moment, record: JobRecord, decision: Decision) -> JobRecord:
+    """Ask runs to end for a newer fire; what only waits to be run again ends at once."""
+    for fire in decision.replaced:
+        asked = changed(fire, cancel_requested=True, refers_to=decision.replaced_by)
+        rows.notify = rows.notify or fire.state is State.RUNNING
+        if fire.state is State.WAITING:
+            finish(rows, at, asked, State.CANCELLED, Reason.REPLACED)
+        elif not_started(rows, fire):
+            finish(rows, at, asked.ended(at.wall, "cancelled"), State.CANCELLED, Reason.REPLACED)
+        else:
+            rows.fires.put(asked)
+    return stored_job(rows, record.id)
 
 
 def _view(rows: Rows, at: Moment, record: JobRecord) -> JobView:
     due = rows.fires.due(record.id, at.wall)
     active = rows.fires.active(record.id)
-    overdue = any(fire.state is State.RUNNING and _overdue(rows, at, fire.replica) for fire in active)
+    overdue = any(_overdue(rows, at, fire) for fire in active)
     lost_through = rows.leader.era.lost_through if record.job.after_crash == "record" else None
-    return JobView(record, due, active, overdue, rows.targets.get(record.job.target).gaps, lost_through)
+    gaps, room = rows.targets.get(record.job.lane).gaps, limits.room_for(rows, at, record)
+    return JobView(record, due, active, overdue, gaps, room, lost_through)
 
 
-def _overdue(rows: Rows, at: Moment, replica: str | None) -> bool:
-    presence = rows.replicas.get(replica) if replica else None
+def _overdue(rows: Rows, at: Moment, fire: FireRecord) -> bool:
+    if fire.state is not State.RUNNING or fire.remote is not None:  # no replica holds what an engine runs
+        return False
+    presence = rows.replicas.get(fire.replica) if fire.replica else None
     return presence is None or presence.expires <= at.steady
 
 
@@ -158,10 +192,26 @@ def _without_lost(rows: Rows, at: Moment, record: JobRecord) -> JobRecord:
     return stored_job(rows, record.id)
 
 
+def _without_removed(rows: Rows, at: Moment, record: JobRecord) -> JobRecord:
+    """Cancel the fires of a removed job: those that could not be read when it was removed, and those that began to wait
+    for another attempt while the job could not be read."""
+    if record.removed_at is None:
+        return record
+    for fire in rows.fires.active(record.id):
+        if fire.state is State.WAITING:
+            finish(rows, at, fire, State.CANCELLED, Reason.REMOVED)
+    record = stored_job(rows, record.id)
+    for fire in rows.fires.due(record.id, at.wall):
+        record = close(rows, at, record, Closing(fire, State.CANCELLED, Reason.REMOVED))
+    return record
+
+
 def _claimed(
     rows: Rows, at: Moment, record: JobRecord, fire: FireRecord, replica: ReplicaRecord
 ) -> tuple[JobRecord, FireRecord]:
     token = max(record.token, rows.leader.era.first_token) + 1
+    if record.job.jitter is not None and not fire.attempt:
+        fire = changed(fire, jitter_seconds=record.job.jitter_of(fire).total_seconds())
     fire = changed(
         fire,
         state=State.RUNNING,
@@ -171,14 +221,18 @@ def _claimed(
         attempt=fire.attempt + 1,
         not_before=None,
         started_at=at.wall,
+        remote=None,
     )
     decided = later(record, fire.due_at) if fire.scheduled else record.decided_through
     return changed(record, token=token, decided_through=decided), fire
 
 
-def _free_at(record: JobRecord, fire: FireRecord) -> datetime | None:
-    """Until when a fire waited for its turn: when the run before it ended. Others are late, they do not wait."""
+def _free_at(at: Moment, record: JobRecord, fire: FireRecord) -> datetime | None:
+    """Until when a fire waited for its turn: when the run before it ended, or a limit had room. Others are late, they
+    do not wait."""
     waits = fire.state is State.QUEUED or not fire.scheduled
+    if waits and record.job.limits:
+        return at.wall
     before = record.last_run.finished_at if waits and record.last_run else None
     return before if before is not None and before > fire.due_at else None
 

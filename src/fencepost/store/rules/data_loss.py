@@ -51,7 +51,7 @@ def begin_anew(rows: Rows, at: Moment, seen: Seen) -> None:
     era = Era(incarnation, "lost", lost_through, lease.era.server)
     rows.leader = changed(lease, holder=None, term=max(lease.term, seen.term), era=era)
     doubt_through(rows, seen)
-    for record in list(rows.jobs.busy()):
+    for record in sorted(rows.jobs.busy(), key=lambda record: record.id):
         for fire in rows.fires.active(record.id):
             if fire.state is State.RUNNING:
                 crash(rows, at, fire, Reason.DATA_LOSS)

@@ -6,11 +6,15 @@ well: which application's code (docs/decisions/0028-origins-and-sources.md).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from fencepost.model import JobRecord, ReplicaRecord, Rival, changed
-from fencepost.store.base import Outcome, PutJob
+from fencepost.model import Job, JobRecord, Json, ReplicaRecord, Rival, changed, job_to_json
+from fencepost.store.base import NO_JOB, Outcome, PutJob
+
+LONGEST_KEPT = 2_000
+"""Characters of JSON of one field that the history keeps."""
 
 Knowing = Callable[[str], Collection[str]]
 """The replicas that know a task."""
@@ -23,6 +27,8 @@ def definition_outcome(
     declares that is at work. During a rolling deploy old and new replicas start in any order: a revision decides;
     without one the last start wins, but a definition that has been replaced does not come back while a live replica
     declares its successor, unless somebody asks for it."""
+    if put.expected is not None and version_of(existing) not in (put.expected, put.job.fingerprint):
+        return "changed meanwhile"
     if existing is None:
         return "created"
     if existing.removed_at:
@@ -45,6 +51,26 @@ def definition_outcome(
     return "changed"
 
 
+def version_of(record: JobRecord | None) -> str:
+    """What a caller compares to know whether the definition has changed since it was read."""
+    return NO_JOB if record is None or record.removed_at else record.fingerprint
+
+
+def difference(before: Job | None, after: Job) -> dict[str, Any]:
+    """What a change of definition leaves in the history: the fields that differ, before and after."""
+    old, new = ({} if before is None else job_to_json(before)), job_to_json(after)
+    names = [name for name in {**old, **new} if name != "id" and old.get(name) != new.get(name)]
+    return {
+        "before": None if before is None else {name: _bounded(old.get(name)) for name in names},
+        "after": {name: _bounded(new.get(name)) for name in names},
+    }
+
+
+def _bounded(value: Json) -> Json:
+    size = len(json.dumps(value))
+    return value if size <= LONGEST_KEPT else f"({size} bytes)"
+
+
 def _is_anothers(existing: JobRecord, put: PutJob, live: Collection[ReplicaRecord], knowing: Knowing) -> bool:
     """Whether the job is of another origin, and replicas of that are at work: live ones that know its task, and are not
     known to have it from the new origin. Where a deploy moves a job, each new replica is refused and noted, and the
@@ -52,7 +78,7 @@ def _is_anothers(existing: JobRecord, put: PutJob, live: Collection[ReplicaRecor
     if put.origin is None or not put.origin.differs_from(existing.origin):
         return False
     moved = {rival.replica for rival in existing.rivals if not put.origin.differs_from(rival.origin)}
-    known = knowing(existing.job.target)
+    known = knowing(existing.job.lane)
     return any(
         replica.id in known and not replica.draining
         for replica in live
@@ -92,7 +118,7 @@ def declarers(
     of its processes, from this moment on: they may read it only after the one that chose it has ended, and a replica
     that starts in between must not bring the definition of its code back."""
     before = () if outcome == "changed" else existing.declared_by
-    peers = sorted(knowing(put.job.target)) if put.chosen else ()
+    peers = sorted(knowing(put.job.lane)) if put.chosen else ()
     return tuple(dict.fromkeys(each for each in (*before, put.by, *peers) if each in replicas))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from fencepost.model import JobRecord
+from fencepost.model.triggers.following import parents_of
 from fencepost.store.rows import TargetRecord
 
 ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
@@ -32,8 +33,19 @@ def covered_from(
     gaps = (*record.pauses, *record.past, *target.gaps)
     if (
         waits
+        # The next success ends an episode; and a channel that follows each run learns of each.
+        or record.episodes
+        or any(watch.each_run for watch in record.watch)
+        or record.job.engine is not None
         or decide_at != first_open
+        or record.job.jitter is not None
+        or record.skips
+        or any(each.is_open for each in record.backfills)
         or record.removed_at is not None
+        or record.job.overlap.kind == "replace"
+        or record.job.limits
+        or record.children
+        or parents_of(record.job.trigger)
         or target.orphaned
         or len(record.segments) > 1
         or (head is not None and (head.until is not None or head.removed))

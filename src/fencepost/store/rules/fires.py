@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 from fencepost.clock import Moment
 from fencepost.model import (
     FireRecord,
@@ -16,6 +18,7 @@ from fencepost.store.base import (
 from fencepost.store.rows import Rows
 from fencepost.store.rules.decide import Closing
 from fencepost.store.rules.ledger import close, crash, finish, keep, refuse_aside, stored_job
+from fencepost.store.rules.remote import not_started
 from fencepost.store.unreadable import RowUnreadable
 
 MANUAL_QUEUE_LIMIT = 100
@@ -34,17 +37,23 @@ def add_fire(rows: Rows, at: Moment, new: NewFire) -> Added:
     if record is None or record.removed_at:
         return Added("no such job")
     active = rows.fires.active(record.id)
-    waiting = [fire for fire in rows.fires.due(record.id, at.wall) if not fire.scheduled]
+    due = rows.fires.due(record.id, at.wall)
+    waiting = [fire for fire in due if not fire.scheduled and fire.backfill is None]
     if new.if_active == "refuse" and (active or waiting):
         return Added("active", (active or waiting)[0])
     if len(waiting) >= MANUAL_QUEUE_LIMIT:
         return Added("full", waiting[0])
-    fire = FireRecord(new.key, new.job_id, at.wall, scheduled=False, args=new.args, by=new.by)
-    fire = changed(fire, repeats=new.repeats)
+    fire = FireRecord(new.key, new.job_id, _due_at(at, new), scheduled=False, args=new.args, by=new.by)
+    fire = changed(fire, repeats=new.repeats, trace=new.trace)
     rows.fires.put(fire)
     keep(rows, at, record)
     rows.notify = True
     return Added("added", fire)
+
+
+def _due_at(at: Moment, new: NewFire) -> datetime:
+    """Now, or later."""
+    return max(at.wall, new.due_at or at.wall) + timedelta(seconds=max(0.0, new.delay))
 
 
 def cancel_fire(
@@ -58,7 +67,10 @@ def cancel_fire(
     if dead_token is not None:
         return _declare_dead(rows, at, fire, by, dead_token)
     fire = changed(fire, cancelled_by=fire.cancelled_by or by)
-    if fire.state is State.RUNNING:
+    if fire.state is State.RUNNING and not_started(rows, fire):
+        finish(rows, at, fire.ended(at.wall, "cancelled"), State.CANCELLED, Reason.REQUESTED)
+        rows.notify = True  # whoever looks after the engine takes its order back
+    elif fire.state is State.RUNNING:
         rows.fires.put(changed(fire, cancel_requested=True))
         rows.notify = True
     elif fire.state is State.WAITING:

@@ -47,6 +47,6 @@ def needed_events(events: Sequence[JobEvent], before: datetime) -> list[JobEvent
             definition = event
         elif event.kind == "paused" and (event.until is None or event.until > before):
             pause = event
-        else:
+        elif event.kind != "changed":
             pause = None
     return [event for event in events if event.at >= before or event is definition or event is pause]

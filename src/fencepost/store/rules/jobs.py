@@ -26,10 +26,20 @@ from fencepost.store.base import (
     PutJob,
 )
 from fencepost.store.rows import Rows
+from fencepost.store.rules import chains, limits, notify_rules
+from fencepost.store.rules.backfilling import CHANGES, Change
 from fencepost.store.rules.calendars import MAX_GAPS_KEPT, ended, start_calendar, takes_effect
 from fencepost.store.rules.decide import Closing
-from fencepost.store.rules.definitions import declarers, definition_outcome, provenance, stands, with_refusal
-from fencepost.store.rules.ledger import close, finish, keep, later, refuse_aside
+from fencepost.store.rules.definitions import (
+    declarers,
+    definition_outcome,
+    difference,
+    provenance,
+    stands,
+    with_refusal,
+)
+from fencepost.store.rules.ledger import close, finish, keep, later, let_go, refuse_aside
+from fencepost.store.rules.targets import orphan_job
 from fencepost.store.unreadable import salvaged_fire, salvaged_token
 
 SHORTEST_PAGE = 50
@@ -40,7 +50,7 @@ def put_jobs(rows: Rows, at: Moment, jobs: Sequence[PutJob]) -> tuple[JobPut, ..
     rows.preload(at.wall, records=[put.job.id for put in jobs])
     new = [put.job for put in jobs if not stands(rows.jobs.get(put.job.id), put)]
     ids = [job.id for job in new]
-    rows.preload(at.wall, jobs=ids, targets=[job.target for job in new], events=ids)
+    rows.preload(at.wall, jobs=ids, targets=[job.lane for job in new], events=ids)
     replicas = {replica.id: replica for replica in rows.replicas.every()}
     return tuple(_put_job(rows, at, put, replicas) for put in jobs)
 
@@ -52,14 +62,21 @@ def _put_job(rows: Rows, at: Moment, put: PutJob, replicas: Mapping[str, Replica
         return JobPut(job.id, "unchanged")
     if rows.jobs.aside(job.id):
         return JobPut(job.id, "unreadable")
+    if parent := chains.unreadable_parent(rows, job):
+        return JobPut(job.id, "unreadable", detail=parent)
+    if circle := chains.cycle(rows, job):
+        return JobPut(job.id, "cycle", detail=" → ".join(reversed(circle)))
     live = [replica for replica in replicas.values() if replica.expires > at.steady]
     outcome = definition_outcome(existing, put, live, rows.targets.knowing)
+    if outcome == "changed meanwhile":
+        return JobPut(job.id, outcome)
     if existing is not None and outcome in REFUSED:
         noted = with_refusal(existing, put, outcome, replicas)
         if noted != existing:
             keep(rows, at, noted)
             rows.notify = True
         return JobPut(job.id, outcome, existing.origin)
+    before = None if existing is None or existing.removed_at else existing.job
     if existing is None:
         existing = JobRecord(job, job.fingerprint, at.wall, at.wall)
     earlier = existing.earlier
@@ -76,9 +93,23 @@ def _put_job(rows: Rows, at: Moment, put: PutJob, replicas: Mapping[str, Replica
     )
     if outcome != "unchanged":
         record = changed(record, changed_at=at.wall)
+        is_new = before is None and put.source == "code"  # as at the first start of an application
+        told = {} if is_new else {"by": put.by, **difference(before, job)}
         if outcome == "created" or existing.removed_at or job.trigger != existing.job.trigger:
-            record = start_calendar(rows, at, record)
-    keep(rows, at, record)
+            record = start_calendar(rows, at, record, told)
+        else:
+            event = JobEvent(record.id, at.wall, "changed", record.version, at.wall, token=record.token)
+            rows.jobs.note(changed(event, **told))
+    record = notify_rules.watched(notify_rules.stored_rules(rows), record)
+    if outcome != "unchanged":
+        chains.declare(rows, at, job.id, existing.job, job)
+    if outcome != "unchanged" and (job.limits or existing.job.limits):
+        record = changed(record, held_back=None)
+        let_go(rows, at, limits.declare(rows, at, existing.job, job))
+    if outcome != "unchanged" and rows.targets.get(job.lane).orphaned:
+        orphan_job(rows, at, record)  # until a replica knows its task
+    else:
+        keep(rows, at, record)
     rows.notify = rows.notify or outcome != "unchanged"
     return JobPut(job.id, outcome)
 
@@ -89,22 +120,26 @@ def change_job(rows: Rows, at: Moment, change: ChangeJob) -> JobRecord | None:
     if row is not None and not row.foreign:
         if change.kind != "remove":
             refuse_aside(rows, change.job_id)
-        if change.if_undeclared or change.version is not None:
+        if change.if_undeclared or change.version is not None or change.expected is not None:
             return None  # whether that holds may be what cannot be read: left to a person
         record = _written_anew(rows, at, change.job_id)
     if record is None or record.removed_at or change.version not in (None, record.version):
         return None
+    if change.expected not in (None, record.fingerprint):
+        return None
     if change.if_undeclared and (record.source != "code" or _is_declared(rows, at, record)):
         return None
-    steps = {"pause": _pause, "resume": _resume, "remove": _remove}
+    steps: dict[str, Change] = {"pause": _pause, "resume": _resume, "remove": _remove, **CHANGES}
     record = steps[change.kind](rows, at, record, change)
+    if record is None:
+        return None
     keep(rows, at, record)
     rows.notify = True
     return record
 
 
 def _is_declared(rows: Rows, at: Moment, record: JobRecord) -> bool:
-    known = rows.targets.knowing(record.job.target)
+    known = rows.targets.knowing(record.job.lane)
     return any(
         replica.id in known and replica.expires > at.steady and not replica.draining
         for replica in rows.replicas.every()
@@ -154,6 +189,9 @@ def _remove(rows: Rows, at: Moment, record: JobRecord, change: ChangeJob) -> Job
     # All that is left, and not only what is due: a manual fire may seem to lie ahead.
     for fire in rows.fires.due(record.id, LATEST):
         record = close(rows, at, record, Closing(fire, State.CANCELLED, Reason.REMOVED))
+    if record.job.limits:
+        record = changed(record, held_back=None)
+        let_go(rows, at, limits.declare(rows, at, record.job, None))
     event = JobEvent(record.id, at.wall, "removed", record.version, since, token=record.token)
     rows.jobs.note(changed(event, by=change.by, note=change.note))
     return changed(
@@ -162,6 +200,11 @@ def _remove(rows: Rows, at: Moment, record: JobRecord, change: ChangeJob) -> Job
         changed_at=at.wall,
         declared_by=(),
         rivals=(),
+        backfills=tuple(
+            changed(each, cancelled=True, cancelled_by=change.by) if each.is_open else each
+            for each in record.backfills
+        ),
+        skips=(),
         segments=tuple(changed(each, removed=True) for each in ended(rows, record.segments, since)),
     )
 
@@ -178,6 +221,7 @@ def _written_anew(rows: Rows, at: Moment, id: str) -> JobRecord:
         token = known.get("token", salvaged_token(at, rows.leader.era))
         record = JobRecord(job, job.fingerprint, at.wall, at.wall, version=version, token=token)
         record = changed(record, decided_through=known.get("decided_through", at.wall))
+        record = changed(record, children=chains.followers(rows, id))
     for fire in rows.fires.broken_live(id, at.wall):
         rows.fires.put(salvaged_fire(at, fire, Reason.UNREADABLE))
         record = changed(record, decided_through=later(record, fire.last_due))
@@ -193,12 +237,12 @@ def jobs(
         rows.preload(at.wall, records=ids or ())
         some = rows.jobs.every() if ids is None else map(rows.jobs.get, ids)
         found = [record for record in some if record is not None and not record.removed_at]
-    names = dict.fromkeys(record.job.target for record in found)
+    names = dict.fromkeys(record.job.lane for record in found)
     rows.preload(at.wall, targets=list(names))
     targets = rows.targets.unknown() if ids is None and page is None else map(rows.targets.get, names)
     unknown = {target.name: target.unknown_since for target in targets if target.unknown_since}
     return tuple(
-        changed(record, unknown_since=unknown[record.job.target]) if record.job.target in unknown else record
+        changed(record, unknown_since=unknown[record.job.lane]) if record.job.lane in unknown else record
         for record in found
     )
 

@@ -24,6 +24,7 @@ def campaign_for(rows: Rows, at: Moment, replica: str, heartbeat: float, campaig
     elif lease.holder is None or may_take_over(at, lease, campaign.watched):
         term, renewals = lease.term + 1, 0
         rows.jobs.note(JobEvent(LEADERSHIP, at.wall, "led", term, at.wall, by=replica))
+        rows.notify = True  # the others watch only a leader they know of, and this one may die at once
     else:
         return
     expires = at.steady + campaign.ttl

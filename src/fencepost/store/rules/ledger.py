@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from fencepost.clock import Moment
@@ -14,20 +15,34 @@ from fencepost.model import (
     changed,
     crashed,
 )
+from fencepost.model.backfills import counted
 from fencepost.store.rows import Rows
+from fencepost.store.rules import limits, outbox
+from fencepost.store.rules.backfills import is_held, running_of, with_backfills
+from fencepost.store.rules.debts import Debt, owe
 from fencepost.store.rules.decide import Closing
 from fencepost.store.unreadable import RowUnreadable
+
+_LEFT_AS = {"retry": State.FAILED, "lost": State.LOST}
+"""By the outcome of its last attempt: what becomes of a fire that no replica can run again."""
 
 
 def finish(rows: Rows, at: Moment, fire: FireRecord, state: State, reason: str | None) -> FireRecord:
     fire = finished(at, fire, state, reason)
     rows.fires.put(fire)
     keep_job_of(rows, at, fire)
+    free_places(rows, at, fire)
+    let_children_go(rows, at, fire)
     return fire
 
 
 def finished(at: Moment, fire: FireRecord, state: State, reason: str | None) -> FireRecord:
-    return changed(fire, state=state, reason=reason, finished_at=at.wall, not_before=None)
+    if fire.refers_to is not None and reason == Reason.REQUESTED:
+        reason = Reason.REPLACED
+    refers_to = fire.refers_to if reason == Reason.REPLACED else None
+    return changed(
+        fire, state=state, reason=reason, refers_to=refers_to, finished_at=at.wall, not_before=None
+    )
 
 
 def wait_again(
@@ -39,10 +54,53 @@ def wait_again(
     record = rows.jobs.get(fire.job_id)
     if record is not None and record.removed_at:
         return finish(rows, at, fire, State.CANCELLED, Reason.REMOVED)
+    if record is not None and rows.targets.get(record.job.lane).orphaned:
+        return leave(rows, at, record, fire)
     fire = changed(fire, state=State.WAITING, not_before=not_before, progress=None)
     rows.fires.put(fire)
     keep_job_of(rows, at, fire)
+    free_places(rows, at, fire)
     return fire
+
+
+def leave(rows: Rows, at: Moment, record: JobRecord, fire: FireRecord) -> FireRecord:
+    """No replica knows how to run it again: it ends as its last attempt did."""
+    return finish(
+        rows, at, fire, _LEFT_AS.get(fire.attempts[-1].outcome, State.MISSED), record.job.unclaimable
+    )
+
+
+def free_places(rows: Rows, at: Moment, fire: FireRecord) -> None:
+    """A run is over: jobs that wait for a limit it was under are decided. If its job cannot be read, the rows of the
+    limits say which those are."""
+    record = rows.jobs.get(fire.job_id)
+    if record is None:
+        let_go(rows, at, limits.release_all(rows, at, fire))
+    elif record.job.limits:
+        let_go(rows, at, limits.release(rows, at, record, fire))
+
+
+def let_children_go(rows: Rows, at: Moment, fire: FireRecord, row: str | None = None) -> None:
+    """A fire is final: those of jobs that follow this one are added, or closed. `row`: the row that it has joined."""
+    record = rows.jobs.get(fire.job_id)
+    if record is None and rows.jobs.aside(fire.job_id):
+        owe(rows, at, Debt(fire.job_id, fire=fire.key))
+    elif record is not None and record.children:
+        from fencepost.store.rules import chains  # which closes fires in turn
+
+        chains.follow(rows, at, fire, row or fire.key)
+
+
+def let_go(rows: Rows, at: Moment, job_ids: Sequence[str]) -> None:
+    """Decide these jobs, which a limit has held."""
+    if not job_ids:
+        return
+    rows.preload(at.wall, jobs=job_ids)
+    for id in dict.fromkeys(job_ids):
+        record = rows.jobs.get(id)
+        if record is not None and record.held_back is not None:
+            keep(rows, at, changed(record, held_back=None))
+            rows.notify = True
 
 
 def crash(
@@ -63,9 +121,10 @@ def crash(
 
 def close(rows: Rows, at: Moment, record: JobRecord, closing: Closing) -> JobRecord:
     """End a fire that never started. Neighbours that share one fate are one row."""
-    fire, tail = closing.fire, rows.fires.get(record.tail) if record.tail else None
+    fire, row, tail = closing.fire, closing.fire.key, rows.fires.get(record.tail) if record.tail else None
     if tail is not None and _same_fate(tail, closing) and _adjacent(rows, record, tail, fire):
         rows.fires.drop(fire)
+        row = tail.key
         grown = changed(tail, count=tail.count + fire.count, last_due_at=fire.last_due)
         rows.fires.put(changed(grown, refers_to=closing.refers_to, finished_at=at.wall))
     else:
@@ -74,7 +133,12 @@ def close(rows: Rows, at: Moment, record: JobRecord, closing: Closing) -> JobRec
         record = changed(record, tail=fire.key if fire.scheduled else record.tail)
     if fire.scheduled:
         record = changed(record, decided_through=later(record, fire.last_due))
-    return record
+    elif fire.backfill is not None:
+        record = changed(record, backfills=counted(record.backfills, changed(fire, state=closing.state)))
+    ended = changed(fire, state=closing.state, reason=closing.reason)
+    if record.children:
+        let_children_go(rows, at, ended, row)
+    return outbox.ended(rows, at, record, ended)
 
 
 def _adjacent(rows: Rows, record: JobRecord, tail: FireRecord, fire: FireRecord) -> bool:
@@ -94,8 +158,8 @@ def _same_fate(tail: FireRecord, closing: Closing) -> bool:
         and tail.reason == closing.reason
         # A backlog that grows while nobody has room is coalesced into ever newer fires.
         and (tail.refers_to == closing.refers_to or closing.reason is Reason.COALESCED)
-        # What somebody cancelled by its key must stay to be found by its key.
-        and closing.reason is not Reason.REQUESTED
+        # What somebody cancelled or skipped by its key must stay to be found by its key.
+        and not closing.reason.startswith(Reason.REQUESTED)
     )
 
 
@@ -105,10 +169,14 @@ def later(record: JobRecord, due_at: datetime) -> datetime:
 
 def keep(rows: Rows, at: Moment, record: JobRecord, again_in: timedelta | None = None) -> None:
     head = record.segments[0] if record.segments else None
-    orphaned = rows.targets.get(record.job.target).orphaned and not record.removed_at
+    orphaned = rows.targets.get(record.job.lane).orphaned and not record.removed_at
     plan_at = None if head is None or orphaned else head.next_at
+    if record.backfills:
+        record = with_backfills(rows, at, record)
+        if not orphaned and any(each.wants_rows for each in record.backfills):
+            plan_at, rows.notify = min(plan_at or at.wall, at.wall), True
     decide_at = at.wall + again_in if again_in else next_decision(rows, at, record)
-    if (row := rows.jobs.aside(record.id)) and not row.foreign and not record.removed_at:
+    if (row := rows.jobs.aside(record.id)) and not row.foreign:
         decide_at = at.wall  # a fire that cannot be read may be due
     rows.jobs.put(record, decide_at, plan_at)
 
@@ -120,7 +188,12 @@ def keep_job_of(rows: Rows, at: Moment, fire: FireRecord) -> None:
     if record is None:
         rows.jobs.decide_soon(fire.job_id, at.wall)
     else:
-        keep(rows, at, record.after_run(fire) if fire.state.final else record)
+        keep(rows, at, after_end(rows, at, record, fire) if fire.state.final else record)
+
+
+def after_end(rows: Rows, at: Moment, record: JobRecord, fire: FireRecord) -> JobRecord:
+    """With the end of this fire's run on record, and what that means to those who watch it."""
+    return outbox.ended(rows, at, record.after_run(fire), fire)
 
 
 def next_decision(rows: Rows, at: Moment, record: JobRecord) -> datetime | None:
@@ -132,18 +205,25 @@ def next_decision(rows: Rows, at: Moment, record: JobRecord) -> datetime | None:
     if sum(1 for fire in active if fire.state is State.RUNNING) < at_once:
         for fire in active:
             if fire.state is State.WAITING and fire.not_before is not None:
-                looks += _unless_held(fire, fire.not_before, pause)
-    full = len(active) >= at_once
-    fresh: list[FireRecord] = []
-    for fire in rows.fires.due(record.id, at.wall):
-        if fire.scheduled and fire.state is State.PENDING:
-            fresh.append(fire)
-        elif not full:
-            looks += _unless_held(fire, fire.due_at, pause)
+                until = max(fire.not_before, record.held_back.until) if record.held_back else fire.not_before
+                looks += _unless_held(fire, until, pause)
+    full, running = len(active) >= at_once, running_of(active)
+    held = record.held_back.until if record.held_back is not None else None
+    due = rows.fires.due(record.id, at.wall)
+    fresh = [fire for fire in due if fire.scheduled and fire.state is State.PENDING]
+    others = [fire for fire in due if not fire.scheduled or fire.state is not State.PENDING]
     if fresh and record.behind_at(at.wall) and at.wall - fresh[0].due_at > record.job.misfire_after:
-        fresh = []  # a backlog is decided when the planner has caught up
+        fresh = []  # a backlog is decided when the planner has caught up, and so is what its newest would replace
+        if record.job.overlap.kind == "replace":
+            others = [fire for fire in others if not fire.scheduled]
+    for fire in others:
+        if not full and not is_held(record, fire, running):
+            looks += _unless_held(fire, held or fire.due_at, pause)
     for fire in fresh:
-        looks += [fire.due_at] if record.paused_at(fire.due_at) else _unless_held(fire, fire.due_at, pause)
+        if record.paused_at(fire.due_at):
+            looks.append(fire.due_at)
+        else:
+            looks += _unless_held(fire, fire.due_at + record.job.jitter_of(fire), pause)
     soonest = min(looks, default=None)
     if soonest is not None and soonest <= at.wall:
         return soonest

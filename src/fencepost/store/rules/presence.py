@@ -11,16 +11,18 @@ from fencepost.model import (
     ReplicaRecord,
     changed,
 )
+from fencepost.model.replicas import STEPS_OF_A_PRESENCE
 from fencepost.store.base import (
-    Beat,
     GiveBack,
+    HeartbeatReply,
+    HeartbeatRequest,
     Held,
-    Pulse,
     Roster,
     Suspect,
     Swept,
 )
 from fencepost.store.rows import Rows
+from fencepost.store.rules import chains
 from fencepost.store.rules.data_loss import begin_anew, doubt_through, has_lost_data
 from fencepost.store.rules.leadership import OBSERVED, campaign_for, is_leader, resign
 from fencepost.store.rules.ledger import crash
@@ -28,75 +30,79 @@ from fencepost.store.rules.targets import adopt, notice_unknown_targets
 from fencepost.store.rules.updates import update_claim
 
 
-def heartbeat(rows: Rows, at: Moment, beat: Beat) -> Pulse:
-    known = rows.replicas.get(beat.replica)
-    if has_lost_data(rows.leader, known, beat.seen):
-        begin_anew(rows, at, beat.seen)
-    elif rows.leader.era.standing == "lost" and beat.seen.incarnation < rows.leader.era.incarnation:
-        doubt_through(rows, beat.seen)
-    if known is None and not beat.joining:
-        known = _presence_anew(rows, at, beat)
+def heartbeat(rows: Rows, at: Moment, request: HeartbeatRequest) -> HeartbeatReply:
+    known = rows.replicas.get(request.replica)
+    if has_lost_data(rows.leader, known, request.seen):
+        begin_anew(rows, at, request.seen)
+    elif rows.leader.era.standing == "lost" and request.seen.incarnation < rows.leader.era.incarnation:
+        doubt_through(rows, request.seen)
+    if known is None and not request.joining:
+        known = _presence_anew(rows, at, request)
         if known is None:
-            return Pulse(at.wall, False, rows.leader)
+            return HeartbeatReply(at.wall, False, rows.leader)
     if known is None:
-        known = _newcomer(at, beat)
+        known = _newcomer(at, request)
         rows.replicas.put(known)
         rows.notify = True  # the leader watches only those it has heard of
-    if beat.number > known.beat_no:
-        known = _renew(rows, at, known, beat)
+    if request.number > known.beat_no:
+        known = _renew(rows, at, known, request)
     held = tuple(
         Held(fire.key, fire.token, fire.claim_no, fire.cancel_requested)
-        for fire in rows.fires.running_of(beat.replica)
+        for fire in rows.fires.running_of(request.replica)
     )
-    return Pulse(at.wall, True, rows.leader, held, known.steps)
+    return HeartbeatReply(at.wall, True, rows.leader, held, known.steps)
 
 
-def _newcomer(at: Moment, beat: Beat) -> ReplicaRecord:
+def _newcomer(at: Moment, request: HeartbeatRequest) -> ReplicaRecord:
     return ReplicaRecord(
-        id=beat.replica,
-        host=beat.host,
-        pid=beat.pid,
-        version=beat.version,
+        id=request.replica,
+        host=request.host,
+        pid=request.pid,
+        version=request.version,
         joined_at=at.wall,
-        ttl=beat.ttl,
-        heartbeat=beat.heartbeat,
-        expires=at.steady + beat.ttl,
-        claim_no=beat.claim_no,
+        ttl=request.ttl,
+        heartbeat=request.heartbeat,
+        expires=at.steady + request.ttl,
+        claim_no=request.claim_no,
     )
 
 
-def _presence_anew(rows: Rows, at: Moment, beat: Beat) -> ReplicaRecord | None:
-    """A presence that is there and cannot be read, from the beat that shows that its replica lives. If it is not
+def _presence_anew(rows: Rows, at: Moment, request: HeartbeatRequest) -> ReplicaRecord | None:
+    """A presence that is there and cannot be read, from the heartbeat that shows that its replica lives. If it is not
     known either which tasks that one knows, it must join again."""
-    broken = next((each for each in rows.replicas.broken() if each.id == beat.replica), None)
-    targets = broken.targets if broken is not None and beat.targets is None else beat.targets
+    broken = next((each for each in rows.replicas.broken() if each.id == request.replica), None)
+    targets = broken.targets if broken is not None and request.targets is None else request.targets
     if broken is None or not targets:
         return None
-    fresh = _newcomer(at, beat)
-    return changed(fresh, targets=targets, steps=beat.seen.steps, renewals=broken.renewals)
+    # The heartbeat may have been held up, and its replica has learned more since: counting goes on above all that can
+    # have been counted, so that the next heartbeat does not look like proof of a loss.
+    steps = max(broken.steps, request.seen.steps) + STEPS_OF_A_PRESENCE // 2
+    claim_no = max(broken.claim_no, request.claim_no)
+    numbers = {"renewals": broken.renewals, "beat_no": broken.beat_no, "claim_no": claim_no, "steps": steps}
+    return changed(_newcomer(at, request), targets=targets, **numbers)
 
 
-def _renew(rows: Rows, at: Moment, known: ReplicaRecord, beat: Beat) -> ReplicaRecord:
-    targets = known.targets if beat.targets is None else tuple(sorted(set(beat.targets)))
+def _renew(rows: Rows, at: Moment, known: ReplicaRecord, request: HeartbeatRequest) -> ReplicaRecord:
+    targets = known.targets if request.targets is None else tuple(sorted(set(request.targets)))
     renewed = changed(
         known,
-        expires=at.steady + beat.ttl,
-        ttl=beat.ttl,
-        heartbeat=beat.heartbeat,
+        expires=at.steady + request.ttl,
+        ttl=request.ttl,
+        heartbeat=request.heartbeat,
         renewals=known.renewals + 1,
-        beat_no=beat.number,
-        steps=max(known.steps, beat.seen.steps) + 1,
+        beat_no=request.number,
+        steps=max(known.steps, request.seen.steps) + 1,
         targets=targets,
-        draining=beat.draining,
-        lingering=known.lingering if beat.lingering is None else beat.lingering,
+        draining=request.draining,
+        lingering=known.lingering if request.lingering is None else request.lingering,
     )
     rows.replicas.put(renewed)
     if targets != known.targets:
         adopt(rows, at, targets)
-    if beat.draining:
+    if request.draining:
         resign(rows, at, known.id)
-    elif beat.campaign is not None:
-        campaign_for(rows, at, known.id, beat.heartbeat, beat.campaign)
+    elif request.campaign is not None:
+        campaign_for(rows, at, known.id, request.heartbeat, request.campaign)
     return renewed
 
 
@@ -149,6 +155,7 @@ def sweep(rows: Rows, at: Moment, by: str, term: int, suspects: Sequence[Suspect
             rows.replicas.drop(replica.id)
             expired.append(replica.id)
     notice_unknown_targets(rows, at)
+    chains.catch_up(rows, at)
     if settled:
         rows.notify = True
     return Swept(roster(rows, at), tuple(expired), tuple(settled))

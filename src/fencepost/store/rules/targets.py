@@ -14,14 +14,11 @@ from fencepost.model import (
     State,
     changed,
 )
-from fencepost.model.triggers import LATEST, trigger_from_json
+from fencepost.model.triggers import trigger_from_json
 from fencepost.store.rows import Rows, TargetRecord
 from fencepost.store.rules.calendars import MAX_GAPS_KEPT, takes_effect
 from fencepost.store.rules.decide import Closing
-from fencepost.store.rules.ledger import close, finish, keep
-
-_LEFT_AS = {"retry": State.FAILED, "lost": State.LOST}
-"""What becomes of a fire that waits to be run again when no replica knows how: it ends as its last attempt did."""
+from fencepost.store.rules.ledger import close, keep, leave, stored_job
 
 
 def adopt(rows: Rows, at: Moment, names: Sequence[str]) -> None:
@@ -54,25 +51,26 @@ def _orphan(rows: Rows, at: Moment, target: TargetRecord) -> None:
     """Nobody has known this task for long: its jobs are kept and shown, but not planned any more. What is planned
     ahead would fall due with nobody to decide it, so it goes back to the calendar; all else of them ends."""
     rows.targets.put(target)
-    for record in list(rows.jobs.every(target.name)):
-        orphan_job(rows, at, record)
+    for id in sorted(record.id for record in rows.jobs.every(target.name)):
+        # Read again: the end of one job's fires may have changed a job that follows it.
+        orphan_job(rows, at, stored_job(rows, id))
 
 
 def orphan_job(rows: Rows, at: Moment, record: JobRecord) -> None:
     # Where the clock was set back, not from before the calendar begins, nor what only a row still knows of.
     since = takes_effect(rows, at, record)
     record = changed(record, segments=_reopened(rows, record, since))
+    # What is due by then ends. What was asked for later waits for a replica that knows the task.
     rows.fires.withdraw_planned(record.id, since)
-    for fire in rows.fires.due(record.id, LATEST):
-        closing = Closing(fire, State.MISSED, Reason.UNKNOWN_TASK)
+    for fire in rows.fires.due(record.id, since):
+        closing = Closing(fire, State.MISSED, record.job.unclaimable)
         if fire.scheduled and record.paused_at(fire.due_at):
             closing = Closing(fire, State.SKIPPED, Reason.PAUSED)
         record = close(rows, at, record, closing)
     keep(rows, at, record)
     for fire in rows.fires.active(record.id):
         if fire.state is State.WAITING:
-            state = _LEFT_AS.get(fire.attempts[-1].outcome, State.MISSED)
-            finish(rows, at, fire, state, Reason.UNKNOWN_TASK)
+            leave(rows, at, record, fire)
 
 
 def _reopened(rows: Rows, record: JobRecord, since: datetime) -> tuple[Segment, ...]:

@@ -12,8 +12,11 @@ from fencepost.model import (
     State,
     changed,
 )
+from fencepost.model.traces import RUN
 from fencepost.store.base import (
     GiveBack,
+    Missing,
+    RemoteUpdate,
     Report,
     RetryLater,
     Settle,
@@ -21,8 +24,20 @@ from fencepost.store.base import (
     Updated,
 )
 from fencepost.store.rows import Rows
-from fencepost.store.rules.claims import due_for
-from fencepost.store.rules.ledger import finished, keep, refuse_aside, wait_again
+from fencepost.store.rules import notify_rules, remote
+from fencepost.store.rules.claims import wakes_in
+from fencepost.store.rules.ledger import (
+    after_end,
+    finished,
+    free_places,
+    keep,
+    let_children_go,
+    refuse_aside,
+    wait_again,
+)
+
+ENDS = Settle | RetryLater | GiveBack
+"""Updates that end a run."""
 
 
 def update_claims(rows: Rows, at: Moment, replica: str, updates: Sequence[Update]) -> Updated:
@@ -33,13 +48,13 @@ def update_claims(rows: Rows, at: Moment, replica: str, updates: Sequence[Update
     presence, leads = rows.replicas.get(replica), rows.leader.holder == replica
     if presence is None:
         return Updated(accepted)
-    # As long as there is doubt only beats count, which say what was seen: otherwise a count that was lost would be
+    # As long as there is doubt only heartbeats count, which say what was seen: otherwise a count that was lost would be
     # made up by what is done now.
     if rows.may_lose_writes and any(accepted) and rows.leader.era.standing == "settled":
         presence = changed(presence, steps=presence.steps + 1)
         rows.replicas.put(presence)
-    due = bool(due_for(rows, at, presence, leads, limit=1))
-    return Updated(accepted, due, presence.steps)
+    wake_in = None if presence.draining else wakes_in(rows, at, presence, leads)
+    return Updated(accepted, wake_in, presence.steps)
 
 
 def _refuse_to_forget(rows: Rows, at: Moment, updates: Sequence[Update]) -> None:
@@ -61,6 +76,9 @@ def _settle_fast(rows: Rows, at: Moment, updates: Sequence[Update]) -> set[str]:
     settles = [
         each for each in updates if isinstance(each, Settle) and times[each.key] == 1 and each.keep is None
     ]
+    if any(each.state is State.FAILED for each in settles) and rows.entries.get(notify_rules.RULES):
+        # A rule may ask for it: that is for the general path.
+        settles = [each for each in settles if each.state is not State.FAILED]
     running = rows.fast_running(at.wall, [each.key for each in settles])
     ends = [
         _settled(at, running[settle.key], settle)
@@ -79,9 +97,13 @@ def update_claim(rows: Rows, at: Moment, update: Update) -> bool:
     if fire is None or fire.token != update.token:
         return False
     if fire.settled and fire.settled == update.token:
-        return not isinstance(update, Report) and fire.attempts[-1].outcome == _outcome(update)
+        return isinstance(update, ENDS) and fire.attempts[-1].outcome == _outcome(update)
     if fire.state is not State.RUNNING:
         return False
+    if isinstance(update, RemoteUpdate):
+        return _update_remote(rows, at, fire, update)
+    if fire.remote is not None and not isinstance(update, Report):
+        rows.notify = True  # its end may make something due, and no replica is answered here
     if isinstance(update, Report):
         rows.fires.put(
             changed(
@@ -89,6 +111,7 @@ def update_claim(rows: Rows, at: Moment, update: Update) -> bool:
                 progress=fire.progress if update.progress is None else update.progress,
                 checkpoint=update.checkpoint if update.saves else fire.checkpoint,
                 output=fire.output if update.output is None else update.output,
+                trace=fire.trace if update.trace is None else {**(fire.trace or {}), RUN: update.trace},
             )
         )
         return True
@@ -99,8 +122,10 @@ def update_claim(rows: Rows, at: Moment, update: Update) -> bool:
         if record is None:
             rows.jobs.decide_soon(fire.job_id, at.wall)
         else:
-            record = record.after_run(settled)
+            record = after_end(rows, at, record, settled)
             keep(rows, at, record if update.keep is None else changed(record, kept=update.keep))
+        free_places(rows, at, settled)
+        let_children_go(rows, at, settled)
     elif isinstance(update, RetryLater):
         ended = fire.ended(at.wall, _outcome(update), update.error)
         wait_again(rows, at, ended, at.wall + timedelta(seconds=update.delay), settled=update.token)
@@ -110,6 +135,12 @@ def update_claim(rows: Rows, at: Moment, update: Update) -> bool:
         wait_again(rows, at, ended, at.wall, settled=update.token)
         rows.notify = True
     return True
+
+
+def _update_remote(rows: Rows, at: Moment, fire: FireRecord, update: RemoteUpdate) -> bool:
+    if isinstance(update, Missing) and update.then is not None and not fire.cancel_requested:
+        return remote.may_end(at, fire, update) and update_claim(rows, at, update.then)
+    return remote.update_remote(rows, at, fire, update)
 
 
 def _settled(at: Moment, fire: FireRecord, settle: Settle) -> FireRecord:

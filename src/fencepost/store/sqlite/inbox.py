@@ -24,8 +24,8 @@ PATIENCE = 4.0
 
 class SqliteInbox(Inbox):
     kind = "sqlite"
-    look_every = 0.5  # a commit gives no hint
-    look_for_table_every = 2.0
+    poll_every = 0.5  # a commit gives no hint
+    check_table_every = 2.0
 
     def __init__(self, path: Path, namespace: str) -> None:
         self._path = path

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from fencepost.errors import StoreUnavailable
+from fencepost.errors import NothingStored, StoreCorrupt, StoreUnavailable
+from fencepost.store.formats import Contents
 from fencepost.store.local import KEPT, refuse_network_file_system, unless_rebooted
-from fencepost.store.preflight import Preflight, nothing_there, ok, problem, warning
-from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, namespaces
+from fencepost.store.preflight import Preflight, nothing_there, ok, problem, unless_outdated, warning
+from fencepost.store.sql.contents import contents_of
+from fencepost.store.sql.meta import meta, namespaces
+from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, stored_format, tables
+from fencepost.store.sqlite.statements import SqliteStatements
+
+MOST_COUNTED = 2**62
+"""All of them: counting is quick where the file is at hand."""
 
 
 def wal_is_sound(version: tuple[int, ...]) -> bool:
@@ -19,18 +27,37 @@ def wal_is_sound(version: tuple[int, ...]) -> bool:
 def preflight(path: Path, namespace: str) -> Preflight:
     refuse_network_file_system(path.parent)
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=1)) as db:
-            if namespace not in (found := namespaces(db)):
-                return nothing_there(f"sqlite:///{path}", namespace, found)
+        with _for_reading(path) as db:
+            names = Names(namespace)
+            if (found := stored_format(db, names)) is None:
+                return nothing_there(f"sqlite:///{path}", namespace, namespaces(tables(db)))
             (mode,) = db.execute("pragma journal_mode").fetchone()
             is_ours = db.execute(FOREIGN_TABLES).fetchone() is None
-            boot = meta(db, Names(namespace), "boot")
+            boot = meta(SqliteStatements(db, names), "boot")
+    except StoreCorrupt:
+        return Preflight(())  # opening it says so, and leaves it as it is
+    journal = _journal(mode, is_ours)
+    checked = unless_rebooted(boot, Preflight((ok(KEPT), *journal.findings), journal.may_open))
+    return unless_outdated(found, checked)
+
+
+def contents(path: Path, namespace: str) -> Contents:
+    names = Names(namespace)
+    with _for_reading(path) as db:
+        if (found := stored_format(db, names)) is None:
+            raise NothingStored(f"sqlite:///{path}", namespace, namespaces(tables(db)))
+        return contents_of(SqliteStatements(db, names), found, MOST_COUNTED)
+
+
+@contextmanager
+def _for_reading(path: Path) -> Iterator[sqlite3.Connection]:
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=1)) as db:
+            yield db
     except sqlite3.OperationalError as error:
         raise StoreUnavailable(f"{path}: {error}") from error
-    except sqlite3.DatabaseError:
-        return Preflight(())  # it is damaged: opening it says so, and leaves it as it is
-    journal = _journal(mode, is_ours)
-    return unless_rebooted(boot, Preflight((ok(KEPT), *journal.findings), journal.may_open))
+    except sqlite3.DatabaseError as error:
+        raise StoreCorrupt(f"{path}: {error}") from error
 
 
 def _journal(mode: str, is_ours: bool) -> Preflight:

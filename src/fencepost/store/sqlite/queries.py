@@ -7,30 +7,12 @@ whole ledger for the few rows that are not final, or that stand for several fire
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from typing import Any
 
-from fencepost.model import FireRecord, State
+from fencepost.model import State
 from fencepost.store.base import FireQuery
 from fencepost.store.codec import micros
-
-EXTRA = (
-    "args",
-    "by",
-    "cancelled_by",
-    "error",
-    "checkpoint",
-    "progress",
-    "attempts",
-    "output",
-    "repeats",
-    "result",
-)
-"""Fields of a fire that most fires do not have."""
-
-FIRE_FIELDS = [field.name for field in fields(FireRecord) if field.name not in EXTRA]
-FIRE_COLUMNS = ", ".join(f"fire.{name}" for name in (*FIRE_FIELDS, "extra"))
-FIRES = f"select {FIRE_COLUMNS} from {{fires}} as fire"
+from fencepost.store.sql.rows import FIRES
 
 _NEWEST = "order by due_at desc, key desc limit ?"
 

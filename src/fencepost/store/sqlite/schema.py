@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 import sqlite3
 
-from fencepost.errors import ConfigurationError
+from fencepost.store.formats import Format, format_of
+from fencepost.store.sql.meta import meta, prefix_of, set_meta
+from fencepost.store.sqlite.statements import SqliteStatements
 
-VERSION = 2
+VERSION = 3
 
-TABLES = ("meta", "jobs", "outcomes", "events", "targets", "fires", "replicas", "replica_targets")
+TABLES = ("meta", "jobs", "outcomes", "events", "targets", "fires", "replicas", "replica_targets", "entries")
 
 # How the last run of each job ended.
 OUTCOMES = """
@@ -37,6 +39,22 @@ create index {fires_stretches} on {fires} (last_due_at) where last_due_at is not
 FAILURES = """
 create index if not exists {fires_failures} on {fires} (job_id, due_at)
     where finished_at is not null and state <> 'succeeded'
+"""
+
+# Rules and outbox of notifications. Made whenever it is missing: replicas that do not know it have no use for it.
+ENTRIES = """
+create table if not exists {entries} (key text primary key, entry text not null) without rowid
+"""
+
+# A job's turn among what is due. Nearly all jobs have the priority 0: the others are found by an index of their own.
+PRIORITY = """
+alter table {jobs} add column priority integer not null default 0;
+create index {jobs_priority} on {jobs} (look_at) where priority <> 0 and look_at is not null;
+"""
+
+# What is due of one task, for replicas that cannot run most of what is due (`due.py`). Made whenever it is missing.
+DUE_OF_TASK = """
+create index if not exists {jobs_due} on {jobs} (target, look_at, id) where look_at is not null and priority = 0
 """
 
 # Instants are microseconds since 1970. A fire is live until `finished_at` is set.
@@ -86,9 +104,21 @@ insert into {{outcomes}} select job.id, run.key, run.state, run.due_at, run.star
 from {{jobs}} as job join {{fires}} as run on run.key = (select key from {{fires}} where job_id = job.id
     and finished_at is not null and attempt > 0 and replica is not null and started_at is not null
     order by due_at desc limit 1);
-"""
+""",
+    2: PRIORITY,
 }
 """By the version that is found: what brings it to the next."""
+IN_WORDS = {
+    1: "add the table of each job's last run, filled from the ledger, and indexes for those who look",
+    2: "add the priority of jobs, and order what is due by it",
+}
+"""The same for people."""
+ADDED = {
+    "fires_failures": "add the index of fires that did not succeed",
+    "entries": "add the table of notification rules and the outbox",
+    "jobs_due": "add the index of what is due by task",
+}
+"""What is added without a new version: older replicas do not mind."""
 
 FOREIGN_TABLES = (
     "select 1 from sqlite_master where type = 'table' and name not like 'fencepost\\_%' escape '\\' limit 1"
@@ -100,8 +130,13 @@ class Names(dict[str, str]):
     """Table and index names of a namespace, quoted."""
 
     def __init__(self, namespace: str) -> None:
-        prefix = "fencepost_" if namespace == "default" else f"fencepost_{namespace}_"
-        named = re.findall(r"\{(\w+)\}", "".join([SCHEMA, OUTCOMES, INDEXES, FAILURES, *UPGRADES.values()]))
+        prefix = prefix_of(namespace)
+        named = re.findall(
+            r"\{(\w+)\}",
+            "".join(
+                [SCHEMA, PRIORITY, OUTCOMES, INDEXES, FAILURES, ENTRIES, DUE_OF_TASK, *UPGRADES.values()]
+            ),
+        )
         super().__init__({name: f'"{prefix}{name}"' for name in named})
         self._statements: dict[str, str] = {}
 
@@ -112,29 +147,32 @@ class Names(dict[str, str]):
         return self._statements[statement]
 
 
-def namespaces(db: sqlite3.Connection) -> list[str]:
-    """Those that exist in this database."""
-    tables = db.execute("select name from sqlite_master where type = 'table'").fetchall()
-    found = (re.fullmatch(r"fencepost_(?:(.+)_)?meta", name) for (name,) in tables)
-    return sorted(each[1] or "default" for each in found if each)
+def tables(db: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in db.execute("select name from sqlite_master where type = 'table'").fetchall()]
 
 
-def prepare(db: sqlite3.Connection, names: Names) -> None:
-    """Create the tables, or check that this version can work with them. Inside a write transaction."""
-    if not _exists(db, names["meta"]):
-        _execute(db, names, SCHEMA + OUTCOMES + INDEXES + FAILURES)
-        set_meta(db, names, "schema", str(VERSION))
+def prepare(db: sqlite3.Connection, names: Names, place: str, converts: bool) -> None:
+    """Create the tables, or check that this version can work with them, and convert them if it may. Inside a write
+    transaction."""
+    found = stored_format(db, names)
+    if found is None:
+        _execute(db, names, f"{SCHEMA}{PRIORITY}{OUTCOMES}{INDEXES}{FAILURES};{ENTRIES};{DUE_OF_TASK}")
+        set_meta(SqliteStatements(db, names), "schema", str(VERSION))
         return
-    found = int(meta(db, names, "schema") or 0)
-    for version in range(found, VERSION):
+    found.check(place, converts)
+    for version in range(found.stored, VERSION):
         _execute(db, names, UPGRADES[version])
-        set_meta(db, names, "schema", str(version + 1))
-    if found > VERSION:
-        raise ConfigurationError(
-            f"this database has schema {found}, newer than the {VERSION} this version of Fencepost knows; "
-            "upgrade Fencepost on this replica"
-        )
-    _execute(db, names, FAILURES)
+        set_meta(SqliteStatements(db, names), "schema", str(version + 1))
+    if found.steps:
+        _execute(db, names, f"{FAILURES};{ENTRIES};{DUE_OF_TASK}")
+
+
+def stored_format(db: sqlite3.Connection, names: Names) -> Format | None:
+    """None: the namespace holds nothing."""
+    if not _exists(db, names["meta"]):
+        return None
+    missing = [words for name, words in ADDED.items() if not _exists(db, names[name])]
+    return format_of(int(meta(SqliteStatements(db, names), "schema") or 0), VERSION, IN_WORDS, missing)
 
 
 def _execute(db: sqlite3.Connection, names: Names, script: str) -> None:
@@ -144,15 +182,6 @@ def _execute(db: sqlite3.Connection, names: Names, script: str) -> None:
             db.execute(statement)
 
 
-def meta(db: sqlite3.Connection, names: Names, name: str) -> str | None:
-    row = db.execute(f"select value from {names['meta']} where name = ?", (name,)).fetchone()
-    return row[0] if row else None
-
-
-def set_meta(db: sqlite3.Connection, names: Names, name: str, value: str) -> None:
-    db.execute(f"insert or replace into {names['meta']} values (?, ?)", (name, value))
-
-
 def _exists(db: sqlite3.Connection, quoted: str) -> bool:
-    query = "select 1 from sqlite_master where type = 'table' and name = ?"
+    query = "select 1 from sqlite_master where name = ?"
     return db.execute(query, (quoted.strip('"'),)).fetchone() is not None

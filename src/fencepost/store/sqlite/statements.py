@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from fencepost.store.sqlite.schema import Names
+from fencepost.store.sql.statements import Statements, into
+
+if TYPE_CHECKING:
+    from fencepost.store.sqlite.schema import Names
 
 
-class Statements:
+class SqliteStatements(Statements):
+    AMONG = "in (select value from json_each(?))"
+
     def __init__(self, db: sqlite3.Connection, names: Names, copies: bool = False) -> None:
         """`copies`: for a store that only reads. It copies the jobs or fires that a query finds in one step, lets go of
         the lock, for which a writer waits unless the journal is WAL, and then reads them. Row by row that would take
@@ -19,22 +25,27 @@ class Statements:
         self.names = names
         self._copies = copies
 
-    def do(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        return self.db.execute(self.names.sql(statement), values)
+    def listed(self, values: Sequence[str]) -> str:
+        return json.dumps(values)
+
+    def do(self, statement: str, *values: Any) -> int:
+        return self.db.execute(self.names.sql(statement), values).rowcount
 
     def many(self, statement: str, rows: Sequence[Any]) -> None:
         if rows:
             self.db.executemany(self.names.sql(statement), rows)
 
-    def one(self, query: str, *values: Any) -> Any:
-        return self.do(query, *values).fetchone()
-
     def all(self, query: str, *values: Any) -> list[Any]:
-        return self.do(query, *values).fetchall()
+        return self.db.execute(self.names.sql(query), values).fetchall()
 
-    def among(self, query: str, values: Sequence[str], *others: Any) -> list[Any]:
-        """`query` ends with the column whose value must be one of these; `others` stand before it."""
-        return self.all(f"{query} {AMONG}", *others, json.dumps(values)) if values else []
+    def put(self, table: str, columns: Sequence[str], rows: Sequence[Any]) -> None:
+        self.many(f"insert or replace {into(table, tuple(columns))}", rows)
+
+    def change(self, table: str, columns: Sequence[str], rows: Sequence[Any]) -> None:
+        self.many(_update(table, tuple(columns)), rows)
+
+    def add_missing(self, table: str, columns: Sequence[str], rows: Sequence[Any]) -> None:
+        self.many(f"insert or ignore {into(table, tuple(columns))}", rows)
 
     def found(self, name: str, query: str, *values: Any) -> list[Any]:
         """Jobs or fires, with the columns of their temporary table if this store only reads."""
@@ -47,4 +58,8 @@ class Statements:
         return self.all(f"select * from temp.found_{name} order by rowid")
 
 
-AMONG = "in (select value from json_each(?))"
+@cache
+def _update(table: str, columns: tuple[str, ...]) -> str:
+    key, *others = columns
+    changes = ", ".join(f"`{name}` = ?{number}" for number, name in enumerate(others, start=2))
+    return f"update {{{table}}} set {changes} where `{key}` = ?1"

@@ -10,19 +10,18 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from fencepost.clock import Clock, SystemClock, moment_of
 from fencepost.errors import NothingStored, StoreCorrupt, StoreUnavailable, StoreUnusable
-from fencepost.model import FireRecord
-from fencepost.store import forks, mirror
+from fencepost.store import forks
 from fencepost.store.backend import Backend
 from fencepost.store.base import Home
-from fencepost.store.counting import CountQuery, SlimQuery, Stretch
+from fencepost.store.formats import Contents
 from fencepost.store.local import (
     EVIDENCE_EVERY,
+    EVIDENCE_EVERY_WATCHED,
     Beacons,
     Hint,
     LocalProof,
@@ -32,18 +31,21 @@ from fencepost.store.local import (
     create_privately,
     refuse_network_file_system,
 )
-from fencepost.store.mirror import Mirror, P, T
+from fencepost.store.mirror import T
 from fencepost.store.preflight import Preflight
 from fencepost.store.reader import RowReader
 from fencepost.store.rules import presence
-from fencepost.store.sqlite import counting
+from fencepost.store.sql.counting import SqlCounting
+from fencepost.store.sql.meta import meta, namespaces, set_meta
+from fencepost.store.sql.save import SqlSave
+from fencepost.store.sql.store import ABOUT_REPLICAS, SqlStore
+from fencepost.store.sqlite.counting import SqliteCounting
 from fencepost.store.sqlite.fast import SqliteFastPath
 from fencepost.store.sqlite.find import SqliteFind
 from fencepost.store.sqlite.load import SqliteLoad
-from fencepost.store.sqlite.preflight import preflight, wal_is_sound
-from fencepost.store.sqlite.save import SqliteSave
-from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, meta, namespaces, prepare, set_meta
-from fencepost.store.sqlite.statements import Statements
+from fencepost.store.sqlite.preflight import contents, preflight, wal_is_sound
+from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, prepare, tables
+from fencepost.store.sqlite.statements import SqliteStatements
 from fencepost.store.sqlite.values import PLACES_FOR_COPIES
 from fencepost.store.texts import KnownJobs
 from fencepost.store.threads import QueuedStep, StepQueue, WorkerThread
@@ -52,15 +54,11 @@ from fencepost.store.unit_of_work import UnitOfWork
 
 log = logging.getLogger("fencepost")
 
-Q = TypeVar("Q")
-
-ABOUT_REPLICAS = (presence.heartbeat, presence.leave, presence.roster, presence.sweep)
-"""Operations that read what replicas know."""
 READERS_CACHE = 16_000
 """Kilobytes: readers go far back, and SQLite's own 2 MB hold little of a large ledger."""
 
 
-class SqliteStore(Mirror):
+class SqliteStore(SqlStore):
     """Replicas on one machine share a database file.
 
     Leases are measured on `CLOCK_BOOTTIME`, which no clock step touches and all processes of one kernel share;
@@ -69,7 +67,6 @@ class SqliteStore(Mirror):
 
     remembers_empty_claims = False
     may_lose_writes = False
-    evidence_every = EVIDENCE_EVERY
 
     def __init__(self, path: str | Path, namespace: str = "default", clock: Clock | None = None) -> None:
         self.path = Path(path)
@@ -78,10 +75,8 @@ class SqliteStore(Mirror):
         self._clock = clock or SystemClock()
         self.home = Home("sqlite", str(self.path.absolute()), self._names["fires"])
         self._folder = self.path.with_name(self.path.name + "-fencepost")
-        self._beacons, self._hint = (
-            Beacons(self._folder / namespace),
-            Hint(self._folder / f"{namespace}.hint"),
-        )
+        self._beacons = Beacons(self._folder / namespace)
+        self._hint = Hint(self._folder / f"{namespace}.hint", self._folder / namespace)
         self._thread = WorkerThread()
         self._proof = LocalProof(self._beacons, self._thread)
         self._queue = StepQueue(self._thread, self._serve)
@@ -107,29 +102,29 @@ class SqliteStore(Mirror):
     async def preflight(self, name: str) -> Preflight:
         return await asyncio.to_thread(preflight, self.path, self._namespace)
 
+    async def contents(self) -> Contents:
+        return await asyncio.to_thread(contents, self.path, self._namespace)
+
     async def open(self) -> None:
         await self._thread.run(self._open_safely)
 
     async def close(self) -> None:
         await self._thread.run(self._close)
         self._thread.end()
+        self._hint.close()
 
     @property
     def descriptors(self) -> Sequence[int]:  # type: ignore[override]
         return self._beacons.descriptors
 
+    @property
+    def evidence_every(self) -> float:  # type: ignore[override]
+        return EVIDENCE_EVERY_WATCHED if self._hint.is_watched else EVIDENCE_EVERY
+
     async def wait(self, seconds: float) -> bool:
         return await self._hint.wait(seconds)
 
     # --- transactions ---------------------------------------------------------------------------------
-
-    async def _write(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        reply: T = await self._queue.ask(QueuedStep(step, args, kwargs, writes=True))
-        return reply
-
-    async def _read(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        reply: T = await self._queue.ask(QueuedStep(step, args, kwargs, writes=False))
-        return reply
 
     def _serve(self, steps: list[QueuedStep]) -> list[Any]:
         """In one transaction. None is left open across an await."""
@@ -176,11 +171,14 @@ class SqliteStore(Mirror):
     def _rows(
         self, db: sqlite3.Connection, with_targets: bool = True, known_jobs: KnownJobs | None = None
     ) -> UnitOfWork:
-        sql, reader = Statements(db, self._names, copies=known_jobs is not None), RowReader(self.unreadable)
+        sql, reader = (
+            SqliteStatements(db, self._names, copies=known_jobs is not None),
+            RowReader(self.unreadable),
+        )
         load = SqliteLoad(sql, reader, with_targets, known_jobs)
         find, save, fast = (
             SqliteFind(sql, reader, load),
-            SqliteSave(sql, reader),
+            SqlSave(sql, reader),
             SqliteFastPath(sql, reader, load),
         )
         return UnitOfWork(
@@ -199,21 +197,10 @@ class SqliteStore(Mirror):
                     raise
                 time.sleep(self._chance.uniform(0.0005, 0.004))
 
-    # --- counting -------------------------------------------------------------------------------------
-
-    async def count_fires(self, query: CountQuery) -> list[tuple[datetime, str, int]]:
-        return await self._thread.run(self._counted, counting.count_fires, query)
-
-    async def stretches(self, query: CountQuery) -> list[Stretch]:
-        return await self._thread.run(self._counted, counting.stretches, query)
-
-    async def slim_fires(self, query: SlimQuery) -> list[FireRecord]:
-        return await self._thread.run(self._counted, counting.slim_fires, query)
-
-    def _counted(self, count: Callable[[sqlite3.Connection, Names, Q], T], query: Q) -> T:
+    def _counted(self, count: Callable[[SqlCounting], T]) -> T:
         try:
             with self._busy:
-                return count(self._connection(), self._names, query)
+                return count(SqliteCounting(SqliteStatements(self._connection(), self._names)))
         except sqlite3.OperationalError as error:
             raise StoreUnavailable(f"{self.path}: {error}") from error
 
@@ -279,7 +266,7 @@ class SqliteStore(Mirror):
             self._folder.mkdir(mode=0o700, exist_ok=True)
         self._patiently(db, "begin immediate")
         try:
-            prepare(db, self._names)
+            prepare(db, self._names, str(self.path), converts=self.creates)
             self._notice_reboot(db)
             self._patiently(db, "commit")
         except BaseException:
@@ -295,7 +282,7 @@ class SqliteStore(Mirror):
     def _refuse_to_create(self, db: sqlite3.Connection) -> None:
         self._patiently(db, "begin")
         self._patiently(db, "select 1 from sqlite_master limit 1")  # takes the lock that begin does not
-        found = namespaces(db)
+        found = namespaces(tables(db))
         self._patiently(db, "commit")
         if self._namespace not in found:
             raise NothingStored(f"sqlite:///{self.path}", self._namespace, found)
@@ -310,7 +297,7 @@ class SqliteStore(Mirror):
 
     def _notice_reboot(self, db: sqlite3.Connection) -> None:
         """Leases are counted from the machine's start: after a new one they mean nothing, and all are dead."""
-        boot, known = boot_id(), meta(db, self._names, "boot")
+        boot, known = boot_id(), meta(SqliteStatements(db, self._names), "boot")
         if boot is None or boot == known:
             return
         if known is not None:
@@ -318,7 +305,7 @@ class SqliteStore(Mirror):
             rows.at = moment_of(self._clock)
             presence.reboot(rows, rows.at)
             rows.save()
-        set_meta(db, self._names, "boot", boot)
+        set_meta(SqliteStatements(db, self._names), "boot", boot)
 
     def after_fork(self) -> None:
         """In a forked child. The connection is the parent's: closing it here could undo what the parent does

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.testing.conformance.backfills import BackfillRules, JitterRules, LaterRules, SkipRules
+from fencepost.testing.conformance.chains import ChainRules
 from fencepost.testing.conformance.claims import ClaimRules, MisfireRules, OverlapRules, PauseRules, RowRules
 from fencepost.testing.conformance.definitions import (
     DefinitionRules,
@@ -33,12 +35,16 @@ from fencepost.testing.conformance.fires import (
     SettleRules,
 )
 from fencepost.testing.conformance.harness import NOON, HandClock, Harness, job_of, steps
+from fencepost.testing.conformance.limits import LimitRules, RateRules
 from fencepost.testing.conformance.loss import DataLossRules
 from fencepost.testing.conformance.mended import MendedRules
+from fencepost.testing.conformance.notices import NoticeRules
 from fencepost.testing.conformance.origins import AbandonedRules, OriginRules, SourceRules
 from fencepost.testing.conformance.outcomes import OutcomeRules, PageRules
 from fencepost.testing.conformance.past import PastRules
 from fencepost.testing.conformance.presence import LeadershipRules, PresenceRules, SweepRules
+from fencepost.testing.conformance.priorities import PriorityRules
+from fencepost.testing.conformance.remote import PoolRules, RemoteRules
 from fencepost.testing.conformance.simulated import SimulatedRules
 
 __all__ = ["NOON", "HandClock", "Harness", "StoreConformance", "job_of", "steps"]
@@ -58,11 +64,19 @@ class StoreConformance(
     PauseRules,
     MisfireRules,
     OverlapRules,
+    PriorityRules,
+    LimitRules,
+    RateRules,
+    ChainRules,
     RowRules,
     SettleRules,
     OutcomeRules,
     HighWaterRules,
     ManualRules,
+    LaterRules,
+    BackfillRules,
+    SkipRules,
+    JitterRules,
     CancelRules,
     DeclaredDeadRules,
     RemovalRules,
@@ -72,6 +86,9 @@ class StoreConformance(
     HintRules,
     DataLossRules,
     MendedRules,
+    NoticeRules,
+    PoolRules,
+    RemoteRules,
     SimulatedRules,
 ):
     """Every rule. A subclass gives the fixture `harness`."""

@@ -22,6 +22,7 @@ from fencepost.store.base import (
     Plan,
     Planned,
     RetryLater,
+    Settle,
 )
 from fencepost.testing.conformance.harness import Harness, job_of, steps
 
@@ -168,9 +169,9 @@ class ClaimRules:
         await harness.join("a")
         await harness.define("job", every(minutes=1))
         await harness.fall_due()
-        await harness.beat("a", draining=True)
+        await harness.heartbeat("a", draining=True)
         assert await harness.claims("a") == []
-        await harness.beat("a")
+        await harness.heartbeat("a")
         assert len(await harness.claims("a")) == 1
 
     async def test_leader_only_needs_the_current_term(self, harness: Harness) -> None:
@@ -405,7 +406,7 @@ class MisfireRules:
     async def back_after(self, harness: Harness, **span: float) -> None:
         """A downtime: no replica planned or claimed for so long."""
         await harness.advance(timedelta(**span).total_seconds())
-        await harness.beat("a")
+        await harness.heartbeat("a")
         await harness.plan()
 
     async def test_what_is_a_little_late_is_run(self, down: Harness) -> None:
@@ -522,11 +523,11 @@ class MisfireRules:
         assert first is not None
         due = [first + timedelta(minutes=n) for n in range(4)]
         await harness.elapse(600)
-        await harness.beat("a")
+        await harness.heartbeat("a")
         rows = tuple(Planned(moment, moment) for moment in due[:3])
         plan = Plan("job", head.version, head.cursor, head.until, rows, due[3])
         assert await harness.store.plan_fires([plan]) == (True,)
-        assert not (await harness.store.update_claims("a", [])).due
+        assert (await harness.store.update_claims("a", [])).wake_in is None
         reply = await harness.ask("a")
         assert (reply.claims, reply.closed, reply.wake_in) == ((), (), None)
 
@@ -604,6 +605,73 @@ class OverlapRules:
         assert reply.claims == ()
         assert [row.reason for row in reply.closed] == [Reason.OVERLAP]
 
+    async def test_replace_asks_the_run_to_end_and_starts_when_it_has(self, harness: Harness) -> None:
+        fire = await harness.running(overlap="replace")
+        assert (await self.next_due(harness)).claims == ()
+        (newer,) = await harness.fires("job", State.QUEUED)
+        (held,) = (await harness.heartbeat("a")).held
+        assert (held.key, held.cancel_requested) == (fire.key, True)
+        assert await harness.update(Settle(fire.key, fire.token, State.CANCELLED, Reason.REQUESTED))
+        ended = await harness.fire(fire.key)
+        assert (ended.state, ended.reason, ended.refers_to) == (State.CANCELLED, Reason.REPLACED, newer.key)
+        assert (await harness.claim("a")).key == newer.key
+
+    async def test_replace_forgets_the_newer_fire_if_the_run_succeeds_after_all(
+        self, harness: Harness
+    ) -> None:
+        fire = await harness.running(overlap="replace")
+        await self.next_due(harness)
+        assert await harness.settle(fire)
+        ended = await harness.fire(fire.key)
+        assert (ended.state, ended.reason, ended.refers_to) == (State.SUCCEEDED, None, None)
+
+    async def test_replace_keeps_only_the_newest_of_those_that_wait(self, harness: Harness) -> None:
+        await harness.running(overlap="replace")
+        await self.next_due(harness)
+        (first,) = await harness.fires("job", State.QUEUED)
+        await self.next_due(harness)
+        (second,) = await harness.fires("job", State.QUEUED)
+        skipped = await harness.fire(first.key)
+        assert (skipped.state, skipped.reason) == (State.SKIPPED, Reason.REPLACED)
+        assert skipped.refers_to == second.key > first.key
+
+    async def test_replace_starts_nothing_older_while_newer_fires_wait_for_the_planner(
+        self, harness: Harness
+    ) -> None:
+        fire = await harness.running(overlap="replace")
+        await self.next_due(harness)
+        (queued,) = await harness.fires("job", State.QUEUED)
+        await harness.elapse(600)
+        assert len(await harness.fires("job", State.PENDING)) >= 1
+        await harness.settle(fire)
+        asked = await harness.ask("a")
+        assert (asked.claims, asked.closed) == ((), ())
+        assert asked.wake_in != 0
+        await harness.plan()
+        newest = await harness.claim("a")
+        assert newest.due_at > queued.due_at
+        replaced = await harness.fire(queued.key)
+        assert (replaced.state, replaced.refers_to) == (State.SKIPPED, newest.key)
+
+    async def test_replace_does_not_wait_for_a_retry(self, harness: Harness) -> None:
+        fire = await harness.running(overlap="replace")
+        await harness.update(RetryLater(fire.key, fire.token, 1000))
+        (newer,) = (await self.next_due(harness)).claims
+        ended = await harness.fire(fire.key)
+        assert (ended.state, ended.reason) == (State.CANCELLED, Reason.REPLACED)
+        assert ended.refers_to == newer.fire.key
+
+    async def test_replace_waits_until_a_silent_replica_is_declared_dead(self, harness: Harness) -> None:
+        term = await harness.elect("leader", "nothing")
+        fire = await harness.running(name="b", overlap="replace", after_crash="rerun")
+        await harness.plan()
+        await harness.advance(61)
+        await harness.join("a")
+        assert (await harness.ask("a")).claims == ()
+        await harness.bury("leader", term, "b")
+        assert (await harness.fire(fire.key)).state is State.LOST
+        assert (await harness.claim("a")).due_at > fire.due_at
+
     async def test_a_fire_in_retry_backoff_is_active(self, harness: Harness) -> None:
         fire = await harness.running()
         await harness.update(RetryLater(fire.key, fire.token, 1000))
@@ -630,7 +698,7 @@ class OverlapRules:
         await harness.advance(61)
         await harness.join("a")
         await harness.ask("a")
-        await harness.beat("b")
+        await harness.heartbeat("b")
         await harness.advance(1)
         assert [row.refers_to for row in (await harness.ask("a")).closed] == [fire.key]
 

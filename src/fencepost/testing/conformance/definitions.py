@@ -19,6 +19,7 @@ from fencepost.model import (
 from fencepost.model.retry import Retry
 from fencepost.model.triggers import Calendar, at, cron, every
 from fencepost.store.base import (
+    NO_JOB,
     ChangeJob,
     PutJob,
     RetryLater,
@@ -47,6 +48,63 @@ class DefinitionRules:
         assert record.job == job
         assert record.fingerprint == job.fingerprint
         assert record.created_at == record.changed_at
+
+    async def test_a_definition_is_changed_only_if_it_is_the_one_expected(self, harness: Harness) -> None:
+        seen, later, late = (job_of("job", timeout=timedelta(seconds=n)) for n in (1, 2, 3))
+
+        async def put(job: Job, by: str, expected: str) -> str:
+            [answer] = await harness.store.put_jobs([PutJob(job, by=by, source="api", expected=expected)])
+            return answer.outcome
+
+        assert await put(seen, "ann", late.fingerprint) == "changed meanwhile"
+        assert await harness.store.jobs(["job"]) == ()
+        assert await put(seen, "ann", NO_JOB) == "created"
+        assert await put(late, "bob", NO_JOB) == "changed meanwhile"
+        assert await put(later, "bob", seen.fingerprint) == "changed"
+        assert await put(late, "ann", seen.fingerprint) == "changed meanwhile"
+        assert (await harness.job("job")).job == later
+        assert await put(later, "bob", seen.fingerprint) == "unchanged"  # the same sent twice
+        remove = ChangeJob("job", "remove", by="ann", expected=seen.fingerprint)
+        assert await harness.store.change_job(remove) is None
+        assert await harness.store.change_job(replace(remove, expected=later.fingerprint))
+        assert await put(late, "ann", later.fingerprint) == "changed meanwhile"
+        assert await put(late, "ann", NO_JOB) == "changed"
+
+    async def test_the_history_says_who_changed_what(self, harness: Harness) -> None:
+        first = job_of("job", every(minutes=1), tags=("a",))
+        changes = [
+            (first, "ann"),
+            (replace(first, tags=("b",), owner="ann"), "bob"),
+            (
+                replace(first, tags=("b",), owner="ann", trigger=every(minutes=2), args={"n": "x" * 3000}),
+                "cem",
+            ),
+        ]
+        for job, by in changes:
+            await harness.store.put_jobs([PutJob(job, by=by, source="api")])
+        created, tagged, moved = await harness.store.history("job")
+        assert [each.by for each in (created, tagged, moved)] == ["ann", "bob", "cem"]
+        assert [each.kind for each in (created, tagged, moved)] == ["defined", "changed", "defined"]
+        assert created.before is None
+        assert created.after is not None
+        assert (created.after["target"], created.after["tags"]) == (first.target, ["a"])
+        assert (tagged.before, tagged.after) == (
+            {"tags": ["a"], "owner": None},
+            {"tags": ["b"], "owner": "ann"},
+        )
+        assert moved.before is not None
+        assert moved.after is not None
+        assert [each["trigger"]["seconds"] for each in (moved.before, moved.after)] == [60, 120]
+        assert moved.after["args"] == "(3009 bytes)"
+
+    async def test_what_was_changed_while_paused_forgets_no_pause(self, harness: Harness) -> None:
+        await harness.define("job", every(minutes=1))
+        await harness.pause("job")
+        await harness.define("job", every(minutes=1), timeout=timedelta(seconds=3))
+        await harness.elapse(60)
+        await harness.store.prune(30)
+        kinds = [event.kind for event in await harness.store.history("job")]
+        assert kinds == ["defined", "paused"]
 
     async def test_a_trigger_made_of_others_is_kept_and_planned(self, harness: Harness) -> None:
         """With names as people write them, and an open anchor deep inside, which the store fills in."""
@@ -160,7 +218,7 @@ class DefinitionRules:
         await harness.put(old, by="a")
         await harness.put(new, by="b")
         await harness.advance(TTL + 1)
-        await harness.beat("a")
+        await harness.heartbeat("a")
         assert (await harness.put(old, by="a")).outcome == "changed"
 
     async def test_who_declared_the_newer_one_may_flip_back_itself(self, harness: Harness) -> None:

@@ -160,6 +160,35 @@ class SettleRules:
         await harness.update(Settle(again.key, again.token, State.SUCCEEDED, output='two\n"é"'))
         assert (await harness.fire(fire.key)).output == 'two\n"é"'
 
+    async def test_a_fire_keeps_the_trace_that_triggered_it_and_that_of_its_last_run(
+        self, harness: Harness
+    ) -> None:
+        await harness.define("job")
+        await harness.join("a")
+        added = await harness.trigger("job", trace={"caller": "00-aa-bb-01"})
+        assert added.fire is not None
+        fire = await harness.claim("a")
+        assert fire.trace == {"caller": "00-aa-bb-01"}
+        assert await harness.update(Report(fire.key, fire.token, {"done": 1}, trace="00-cc-dd-01"))
+        assert not await harness.update(Report(fire.key, fire.token - 1, trace="00-ee-ff-01"))
+        assert await harness.update(Report(fire.key, fire.token, {"done": 2}))
+        await harness.update(RetryLater(fire.key, fire.token, 0))
+        again = await harness.claim("a")
+        assert again.trace == {"caller": "00-aa-bb-01", "run": "00-cc-dd-01"}
+        await harness.update(Report(again.key, again.token, trace="00-gg-hh-01"))
+        await harness.settle(again)
+        settled = await harness.fire(fire.key)
+        assert settled.trace == {"caller": "00-aa-bb-01", "run": "00-gg-hh-01"}
+
+    async def test_the_trace_of_a_scheduled_run_outlives_a_crash(self, harness: Harness) -> None:
+        term = await harness.elect("leader", "nothing")
+        fire = await harness.running(name="b", after_crash="rerun")
+        await harness.update(Report(fire.key, fire.token, trace="00-cc-dd-01"))
+        await harness.bury("leader", term, "b")
+        await harness.join("c")
+        again = await harness.claim("c")
+        assert (again.trace, again.attempts[-1].outcome) == ({"run": "00-cc-dd-01"}, "lost")
+
     @pytest.mark.parametrize("output", [None, "newer"])
     async def test_a_settle_without_output_leaves_it(self, harness: Harness, output: str | None) -> None:
         fire = await harness.running()
@@ -235,9 +264,31 @@ class SettleRules:
         fire = await harness.running(overlap="queue")
         await harness.fall_due()
         await harness.ask("a")
-        assert not (await harness.store.update_claims("a", [Report(fire.key, fire.token, {})])).due
+        assert (await harness.store.update_claims("a", [Report(fire.key, fire.token, {})])).wake_in != 0
         settled = await harness.store.update_claims("a", [Settle(fire.key, fire.token, State.SUCCEEDED)])
-        assert settled.due
+        assert settled.wake_in == 0
+
+    async def test_the_answer_says_when_the_next_fire_is_due(self, harness: Harness) -> None:
+        """So that a replica need not ask after each run: only if this is sooner than it knows."""
+        fire = await harness.running()
+        asked = await harness.ask("a")
+        settled = await harness.store.update_claims("a", [Settle(fire.key, fire.token, State.SUCCEEDED)])
+        assert asked.wake_in is not None
+        assert 0 < asked.wake_in <= 60
+        assert settled.wake_in == pytest.approx(asked.wake_in, abs=2)
+
+    async def test_the_answer_says_when_a_retry_is_due(self, harness: Harness) -> None:
+        fire = await harness.running()
+        retried = await harness.store.update_claims("a", [RetryLater(fire.key, fire.token, 5)])
+        assert retried.wake_in == pytest.approx(5, abs=2)
+
+    async def test_who_claims_no_more_is_not_told_what_is_due(self, harness: Harness) -> None:
+        fire = await harness.running(overlap="queue")
+        await harness.fall_due()
+        await harness.ask("a")
+        await harness.heartbeat("a", draining=True)
+        settled = await harness.store.update_claims("a", [Settle(fire.key, fire.token, State.SUCCEEDED)])
+        assert settled.wake_in is None
 
     async def test_tokens_outlive_removal_and_pruning(self, harness: Harness) -> None:
         tokens = []
@@ -248,7 +299,7 @@ class SettleRules:
             await harness.remove("job")
             await harness.advance(1)
             assert await harness.store.prune(0) == 1
-            await harness.beat("a")
+            await harness.heartbeat("a")
         assert tokens == [1, 2, 3]
 
 
@@ -409,7 +460,7 @@ class CancelRules:
         fire = await harness.running()
         asked = await harness.store.cancel_fire(fire.key)
         assert asked == replace(fire, cancel_requested=True)
-        assert [held.cancel_requested for held in (await harness.beat("a")).held] == [True]
+        assert [held.cancel_requested for held in (await harness.heartbeat("a")).held] == [True]
         assert await harness.settle(fire, State.CANCELLED)
 
     async def test_who_cancelled_is_on_record_and_only_the_first_to_ask(self, harness: Harness) -> None:
@@ -499,8 +550,8 @@ class DeclaredDeadRules:
         assert not await harness.update(Report(fire.key, fire.token, {"done": 1}))
         assert not await harness.update(GiveBack(fire.key, fire.token))
         assert await harness.fire(fire.key) == lost
-        pulse = await harness.beat("a")
-        assert (pulse.known, pulse.held) == (True, ())  # the others of its runs go on
+        reply = await harness.heartbeat("a")
+        assert (reply.known, reply.held) == (True, ())  # the others of its runs go on
 
     async def test_only_the_run_that_was_seen_is_ended(self, harness: Harness) -> None:
         fire = await harness.running(after_crash="rerun")
@@ -591,10 +642,12 @@ class LedgerRules:
         await harness.define("job", every(minutes=2))
         await harness.store.change_job(ChangeJob("job", "remove", by="cem"))
         events = await harness.store.history("job")
-        assert [event.kind for event in events] == ["defined", "paused", "resumed", "defined", "removed"]
-        assert [event.by for event in events] == ["", "ann", "bob", "", "cem"]
-        assert [event.version for event in events] == [1, 1, 1, 2, 2]
-        assert (events[1].note, events[1].until) == ("deploy", until)
+        kinds = ["defined", "changed", "paused", "resumed", "defined", "removed"]
+        assert [event.kind for event in events] == kinds
+        assert [event.by for event in events] == ["", "", "ann", "bob", "", "cem"]
+        assert [event.version for event in events] == [1, 1, 1, 1, 2, 2]
+        assert (events[1].before, events[1].after) == ({"timeout": None}, {"timeout": 3})
+        assert (events[2].note, events[2].until) == ("deploy", until)
         assert events[0].trigger is not None
         assert events[0].trigger["seconds"] == 60
         assert "anchor" in events[0].trigger

@@ -20,19 +20,19 @@ from fencepost.model import (
     manual_key,
 )
 from fencepost.model.triggers import Trigger, every
-from fencepost.replica.plan import expand
+from fencepost.replica.plan import plans_of
 from fencepost.store.base import (
     Added,
-    Beat,
     Campaign,
     ChangeJob,
     Claimed,
     ClaimRequest,
     FireQuery,
+    HeartbeatReply,
+    HeartbeatRequest,
     JobPut,
     NewFire,
     Plan,
-    Pulse,
     PutJob,
     Settle,
     Store,
@@ -83,7 +83,7 @@ class Harness:
     """The store's time, where it can be read and stands still; the comparison needs it."""
     era: Era = field(default_factory=Era)
     """From the last reply to a heartbeat."""
-    _beats: dict[str, int] = field(default_factory=dict)
+    _heartbeats: dict[str, int] = field(default_factory=dict)
     _claims: dict[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -100,23 +100,23 @@ class Harness:
             await self.advance(min(seconds, HEARTBEAT))
             seconds -= HEARTBEAT
             for replica in (await self.store.roster()).replicas:
-                await self.beat(replica.id)
+                await self.heartbeat(replica.id)
 
     # Replicas.
 
-    async def join(self, name: str, *targets: str, **fields: Any) -> Pulse:
-        return await self.beat(name, joining=True, targets=targets or ("work",), **fields)
+    async def join(self, name: str, *targets: str, **fields: Any) -> HeartbeatReply:
+        return await self.heartbeat(name, joining=True, targets=targets or ("work",), **fields)
 
-    async def beat(self, name: str, number: int | None = None, **fields: Any) -> Pulse:
+    async def heartbeat(self, name: str, number: int | None = None, **fields: Any) -> HeartbeatReply:
         if number is None:
-            number = self._beats[name] = self._beats.get(name, 0) + 1
-        pulse = await self.store.heartbeat(Beat(name, number, TTL, HEARTBEAT, **fields))
-        self.era = pulse.leader.era
-        return pulse
+            number = self._heartbeats[name] = self._heartbeats.get(name, 0) + 1
+        reply = await self.store.heartbeat(HeartbeatRequest(name, number, TTL, HEARTBEAT, **fields))
+        self.era = reply.leader.era
+        return reply
 
     async def campaign(self, name: str, watched: Watched | None = None) -> Lease:
         """`name` asks for leadership; who leads now?"""
-        return (await self.beat(name, campaign=Campaign(TTL, watched))).leader
+        return (await self.heartbeat(name, campaign=Campaign(TTL, watched))).leader
 
     async def elect(self, name: str, *targets: str) -> int:
         """`name` joins and takes the free lease; its term."""
@@ -163,11 +163,7 @@ class Harness:
 
     async def plans(self, horizon: float = HORIZON) -> list[Plan]:
         due = await self.store.due_jobs(horizon, 500)
-        plans = [expand(job, due.now, horizon, due.gaps_of(job)) for job in due.jobs]
-        heads = [job.segments[0] for job in due.jobs]
-        return [
-            plan for plan, head in zip(plans, heads, strict=True) if plan.rows or plan.next_at != head.next_at
-        ]
+        return [plan for job in due.jobs for plan in plans_of(job, due.now, horizon, due.gaps_of(job))]
 
     # Fires.
 

@@ -87,7 +87,7 @@ class OriginRules:
         await harness.join("a")
         await harness.join("b")
         await harness.put(OURS, by="a", origin=SHOP)
-        await harness.beat("a", draining=True)
+        await harness.heartbeat("a", draining=True)
         assert (await harness.put(OURS, by="b", origin=BILLING)).outcome == "unchanged"
         assert (await harness.job("job")).origin == BILLING
 
@@ -101,7 +101,7 @@ class OriginRules:
     async def test_neither_is_one_that_does_not_know_the_task(self, harness: Harness) -> None:
         await harness.join("a")
         await harness.put(OURS, by="a", origin=SHOP)
-        await harness.beat("a", targets=("play",))
+        await harness.heartbeat("a", targets=("play",))
         await harness.join("b")
         assert (await harness.put(THEIRS, by="b", origin=BILLING)).outcome == "changed"
 
@@ -179,7 +179,7 @@ class AbandonedRules:
         await harness.put(OURS, by="a", origin=SHOP)
         remove = ChangeJob("job", "remove", "deleted", "b", if_undeclared=True)
         assert await harness.store.change_job(remove) is None
-        await harness.beat("a", targets=("play",))
+        await harness.heartbeat("a", targets=("play",))
         removed = await harness.store.change_job(remove)
         assert removed is not None
         assert removed.removed_at is not None
@@ -194,6 +194,6 @@ class AbandonedRules:
         for name in ("a", "b"):
             await harness.join(name)
         await harness.put(OURS, by="a", origin=SHOP)
-        await harness.beat("a", draining=True)
+        await harness.heartbeat("a", draining=True)
         await harness.advance(TTL + 1)
         assert await harness.store.change_job(ChangeJob("job", "remove", if_undeclared=True)) is not None

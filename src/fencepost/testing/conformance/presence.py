@@ -19,60 +19,62 @@ from fencepost.testing.conformance.harness import HEARTBEAT, NOON, TTL, WITNESSE
 
 class PresenceRules:
     async def test_a_joining_replica_takes_part(self, harness: Harness) -> None:
-        pulse = await harness.join("a", "work", "other", "work", host="h1", pid=7, version="1.2")
-        assert pulse.known
-        assert pulse.held == ()
+        reply = await harness.join("a", "work", "other", "work", host="h1", pid=7, version="1.2")
+        assert reply.known
+        assert reply.held == ()
         replica = await harness.presence("a")
         assert replica is not None
         assert (replica.host, replica.pid, replica.version) == ("h1", 7, "1.2")
         assert replica.targets == ("other", "work")
-        assert replica.joined_at == pulse.now
+        assert replica.joined_at == reply.now
         assert (replica.ttl, replica.heartbeat, replica.beat_no) == (TTL, HEARTBEAT, 1)
         assert not replica.draining
 
-    async def test_a_beat_that_is_not_joining_creates_no_presence(self, harness: Harness) -> None:
-        pulse = await harness.beat("a", targets=("work",), campaign=Campaign(TTL))
-        assert not pulse.known
-        assert pulse.leader.holder is None
+    async def test_a_heartbeat_that_is_not_joining_creates_no_presence(self, harness: Harness) -> None:
+        reply = await harness.heartbeat("a", targets=("work",), campaign=Campaign(TTL))
+        assert not reply.known
+        assert reply.leader.holder is None
         assert (await harness.store.roster()).replicas == ()
 
-    async def test_a_beat_renews_a_presence(self, harness: Harness) -> None:
+    async def test_a_heartbeat_renews_a_presence(self, harness: Harness) -> None:
         await harness.join("a")
         await harness.advance(20)
-        await harness.beat("a")
+        await harness.heartbeat("a")
         await harness.advance(20)
         assert (await harness.store.roster()).overdue == frozenset()
         await harness.advance(11)
         assert (await harness.store.roster()).overdue == {"a"}
 
-    async def test_every_beat_is_counted(self, harness: Harness) -> None:
+    async def test_every_heartbeat_is_counted(self, harness: Harness) -> None:
         await harness.join("a")
         before = await harness.presence("a")
-        await harness.beat("a")
+        await harness.heartbeat("a")
         after = await harness.presence("a")
         assert before is not None
         assert after is not None
         assert after.renewals == before.renewals + 1
 
-    async def test_a_delayed_beat_changes_nothing(self, harness: Harness) -> None:
+    async def test_a_delayed_heartbeat_changes_nothing(self, harness: Harness) -> None:
         await harness.join("a")
         await harness.campaign("a")
         before = await harness.store.roster()
         await harness.advance(5)
-        pulse = await harness.beat("a", number=1, targets=(), draining=True, joining=True)
+        reply = await harness.heartbeat("a", number=1, targets=(), draining=True, joining=True)
         after = await harness.store.roster()
-        assert pulse.known
+        assert reply.known
         assert after.replicas == before.replicas
         assert after.leader == before.leader
 
-    async def test_a_beat_without_targets_keeps_those_known(self, harness: Harness) -> None:
+    async def test_a_heartbeat_without_targets_keeps_those_known(self, harness: Harness) -> None:
         await harness.join("a", "work")
-        await harness.beat("a")
+        await harness.heartbeat("a")
         replica = await harness.presence("a")
         assert replica is not None
         assert replica.targets == ("work",)
 
-    async def test_bodies_that_go_on_are_shown_until_a_beat_says_otherwise(self, harness: Harness) -> None:
+    async def test_bodies_that_go_on_are_shown_until_a_heartbeat_says_otherwise(
+        self, harness: Harness
+    ) -> None:
         await harness.join("a", "work")
         for sent, shown in (
             (None, ()),
@@ -80,14 +82,14 @@ class PresenceRules:
             (None, ("job!one", "job!two")),
             ((), ()),
         ):
-            await harness.beat("a", lingering=sent)
+            await harness.heartbeat("a", lingering=sent)
             replica = await harness.presence("a")
             assert replica is not None
             assert (replica.lingering, replica.targets) == (shown, ("work",))
 
-    async def test_a_beat_may_change_the_targets(self, harness: Harness) -> None:
+    async def test_a_heartbeat_may_change_the_targets(self, harness: Harness) -> None:
         await harness.join("a", "work")
-        await harness.beat("a", targets=("x", "b"))
+        await harness.heartbeat("a", targets=("x", "b"))
         replica = await harness.presence("a")
         assert replica is not None
         assert replica.targets == ("b", "x")
@@ -95,7 +97,7 @@ class PresenceRules:
     async def test_a_replica_that_left_stays_away_until_it_joins_again(self, harness: Harness) -> None:
         await harness.join("a")
         await harness.store.leave("a")
-        assert not (await harness.beat("a")).known
+        assert not (await harness.heartbeat("a")).known
         assert await harness.presence("a") is None
         assert (await harness.join("a")).known
         assert await harness.presence("a") is not None
@@ -116,17 +118,17 @@ class PresenceRules:
         assert again.token > fire.token
         assert not await harness.settle(fire)
 
-    async def test_a_beat_answers_what_is_held(self, harness: Harness) -> None:
+    async def test_a_heartbeat_answers_what_is_held(self, harness: Harness) -> None:
         fire = await harness.running()
-        (held,) = (await harness.beat("a")).held
+        (held,) = (await harness.heartbeat("a")).held
         assert (held.key, held.token, held.claim_no) == (fire.key, fire.token, fire.claim_no)
         assert not held.cancel_requested
         await harness.settle(fire)
-        assert (await harness.beat("a")).held == ()
+        assert (await harness.heartbeat("a")).held == ()
 
-    async def test_a_delayed_beat_is_answered_with_what_is_held(self, harness: Harness) -> None:
+    async def test_a_delayed_heartbeat_is_answered_with_what_is_held(self, harness: Harness) -> None:
         fire = await harness.running()
-        assert [held.key for held in (await harness.beat("a", number=1)).held] == [fire.key]
+        assert [held.key for held in (await harness.heartbeat("a", number=1)).held] == [fire.key]
 
     async def test_the_roster_says_who_takes_part_who_leads_and_who_is_overdue(
         self, harness: Harness
@@ -211,7 +213,7 @@ class LeadershipRules:
         await led.join("c")
         assert (await led.campaign("c", watched)).holder == "b"
 
-    async def test_the_deposed_leader_learns_it_with_its_next_beat(self, led: Harness) -> None:
+    async def test_the_deposed_leader_learns_it_with_its_next_heartbeat(self, led: Harness) -> None:
         await led.campaign("b", await self.seen(led, 0.0, gone=True))
         assert (await led.campaign("a")).holder == "b"
 
@@ -224,8 +226,8 @@ class LeadershipRules:
 
     async def test_a_draining_leader_hands_over_at_once(self, led: Harness) -> None:
         before = (await led.store.roster()).leader
-        pulse = await led.beat("a", draining=True, campaign=Campaign(TTL))
-        assert pulse.leader.holder is None
+        reply = await led.heartbeat("a", draining=True, campaign=Campaign(TTL))
+        assert reply.leader.holder is None
         lease = await led.campaign("b")
         assert (lease.holder, lease.term) == ("b", before.term + 1)
 
@@ -236,7 +238,7 @@ class LeadershipRules:
 
     async def test_a_follower_that_leaves_or_drains_changes_nothing(self, led: Harness) -> None:
         before = (await led.store.roster()).leader
-        await led.beat("b", draining=True)
+        await led.heartbeat("b", draining=True)
         await led.store.leave("b")
         assert (await led.store.roster()).leader == before
 
@@ -291,7 +293,7 @@ class SweepRules:
         assert swept is not None
         assert swept.expired == ("b",)
         assert {replica.id for replica in swept.roster.replicas} == {"a"}
-        assert not (await harness.beat("b")).known
+        assert not (await harness.heartbeat("b")).known
 
     async def test_long_observation_alone_does(self, harness: Harness, term: int) -> None:
         await harness.join("b")
@@ -307,7 +309,7 @@ class SweepRules:
     async def test_who_has_renewed_meanwhile_lives(self, harness: Harness, term: int) -> None:
         await harness.join("b")
         suspect = await self.suspect(harness, "b", 10 * TTL)
-        await harness.beat("b")
+        await harness.heartbeat("b")
         await harness.advance(TTL + 1)
         swept = await harness.store.sweep("a", term, [suspect])
         assert swept is not None

@@ -94,7 +94,7 @@ class SimulatedRules:
         await harness.running(misfire="all", misfire_after=timedelta(seconds=1))
         for _ in range(2):
             await harness.advance(80 * 60)
-            await harness.beat("a")
+            await harness.heartbeat("a")
             await harness.plan()
             await harness.ask("a", room=0)
         assert len(await harness.fires("job", State.QUEUED)) <= CATCH_UP_LIMIT
@@ -114,6 +114,27 @@ class SimulatedRules:
         await harness.ask("b")
         assert all(fire.reason != Reason.UNKNOWN_TASK for fire in await harness.fires("job", State.PENDING))
 
+    async def test_what_waits_ends_when_its_job_gets_a_task_that_no_replica_knows(
+        self, harness: Harness
+    ) -> None:
+        """One that waits for another attempt by then, and one that asks for it later; no claim would decide them."""
+        term = await harness.elect("a")
+        await harness.define("other", target="gone")
+        await harness.store.sweep("a", term, ())
+        await harness.advance(3600.5)
+        await harness.heartbeat("a")
+        await harness.store.sweep("a", term, ())
+        await harness.define("job", overlap="allow(2)")
+        for name in ("first", "second"):
+            await harness.trigger("job", name)
+        first, second = await harness.claims("a")
+        assert await harness.update(RetryLater(first.key, first.token, 60.0))
+        await harness.define("job", target="gone", overlap="allow(2)")
+        assert await harness.update(RetryLater(second.key, second.token, 60.0))
+        for run in (first, second):
+            ended = await harness.fire(run.key)
+            assert (ended.state, ended.reason) == (State.FAILED, Reason.UNKNOWN_TASK)
+
     async def test_who_declares_while_overdue_is_known(self, harness: Harness) -> None:
         old, new = job_of("job", every(minutes=1)), job_of("job", every(minutes=2))
         await harness.join("a")
@@ -121,8 +142,8 @@ class SimulatedRules:
         await harness.put(old, by="b")
         await harness.advance(40)
         await harness.put(new, by="a")
-        await harness.beat("a")
-        await harness.beat("b")
+        await harness.heartbeat("a")
+        await harness.heartbeat("b")
         assert (await harness.put(old, by="b")).outcome == "flip back"
 
     async def test_a_stretch_taken_for_lost_is_never_run_as_one(self, harness: Harness) -> None:

@@ -11,7 +11,9 @@ from starlette.routing import Route
 
 from fencepost.errors import FencepostError
 from fencepost.insight.views.words import shown_in
+from fencepost.insight.visible import VisibleStore
 from fencepost.store.base import Store
+from fencepost.web.access import Role
 from fencepost.web.dashboard.forms import form_of
 from fencepost.web.dashboard.page import Page, PageRoute, framed, redirect
 from fencepost.web.dashboard.pages import PAGES
@@ -60,7 +62,7 @@ class Dashboard:
 
     def _showing(self, route: PageRoute) -> Answer:
         async def answer(request: Request) -> Response:
-            view = self._admitted(route, request, "operate" if route.for_operators else "read")
+            view = self._admitted(request, route.needs(acting=False))
             try:
                 return self._framed(request, await self._made(route, view, request), view)
             except Found as found:
@@ -76,25 +78,25 @@ class Dashboard:
 
         async def made(store: Store) -> Page:
             shown_in.set(view.zones.of())  # of sentences; this is a task of its own
-            return await show(view, store)
+            return await show(view, VisibleStore(store, view.caller.sight))
 
         return await self._web.desk.share(view.shared_as, made)
 
     def _acting(self, route: PageRoute) -> Answer:
         async def answer(request: Request) -> Response:
             assert route.act is not None
-            view = self._admitted(route, request, "operate")
+            view = self._admitted(request, route.needs(acting=True))
             done = await route.act(view, request, await form_of(request))
             return redirect(done) if isinstance(done, str) else self._framed(request, done, view)
 
         return answer
 
-    def _admitted(self, route: PageRoute, request: Request, role: str) -> View:
-        """The gate has asked for the role as well. A page that acts does not rely on it."""
+    def _admitted(self, request: Request, role: Role) -> View:
+        """The gate has asked for a role as well. A page that acts does not rely on it."""
         view = View.of(self._web, request)
-        if role == "operate" and not view.may_operate:
-            self._web.access_log.refused("role", request, "this takes the role operate")
-            raise Problem(403, f"this takes the role operate; {view.caller.name} has {view.caller.role}")
+        if not view.caller.may(role):
+            self._web.access_log.refused("role", request, f"this takes the role {role}")
+            raise Problem(403, f"this takes the role {role}; {view.caller.name} has {view.caller.role}")
         check_names(self._web, request, view.caller)
         return view
 

@@ -10,7 +10,8 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from fencepost.store.base import Store
+from fencepost.insight.visible import VisibleStore
+from fencepost.web.access import Role
 from fencepost.web.access_log import CALLER
 from fencepost.web.dashboard.render import environment
 from fencepost.web.dashboard.view import View, root_of
@@ -51,7 +52,7 @@ class Page:
     status: int = 200
 
 
-Show = Callable[[View, Store], Awaitable[Page]]
+Show = Callable[[View, VisibleStore], Awaitable[Page]]
 Direct = Callable[[View, Request], Awaitable[Page]]
 Form = Mapping[str, list[str]]
 Act = Callable[[View, Request, Form], Awaitable[str | Page]]
@@ -66,9 +67,16 @@ class PageRoute:
     direct: Direct | None = None
     """Instead: made for each request, on the server's loop."""
     act: Act | None = None
-    """What a form that is sent here does. Takes the role `operate`."""
+    """What a form that is sent here does. Takes the role `operate`, or `admin`."""
     for_operators: bool = False
     """A form: readers are refused it."""
+    for_admins: bool = False
+    """A form that defines or removes jobs: operators are refused it as well."""
+
+    def needs(self, *, acting: bool) -> Role:
+        if self.for_admins:
+            return "admin"
+        return "operate" if acting or self.for_operators else "read"
 
 
 def framed(request: Request, page: Page, view: View | None = None, *, can_sign_out: bool = False) -> Response:

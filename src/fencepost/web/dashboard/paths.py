@@ -10,7 +10,7 @@ SIGN_OUT: Final = "/sign-out"
 PREFERENCES: Final = "/preferences"
 ASSETS: Final = "/assets/"
 FIRST: Final = frozenset(
-    {"", "jobs", "fires", "find", "bulk", "load", "cluster", "audit", "doctor", "history"}
+    {"", "jobs", "define", "fires", "find", "bulk", "load", "cluster", "audit", "doctor", "history"}
     | {SIGN_IN[1:], SIGN_OUT[1:], PREFERENCES[1:]}
 )
 """What the path of a page begins with."""

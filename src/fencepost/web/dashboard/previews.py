@@ -8,7 +8,7 @@ from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
 from fencepost.model import JobRecord
-from fencepost.model.triggers import Trigger, zone
+from fencepost.model.triggers import Trigger, iso, zone
 from fencepost.web.dashboard.zones import zone_of
 
 NEXT = 10
@@ -28,12 +28,18 @@ class Coming:
     """Why it will not run, as things stand."""
     changed: str = ""
     """The clocks have changed since the fire before."""
+    undo: bool = False
+    """A person has asked for it to be skipped."""
+
+    @property
+    def due(self) -> str:
+        return iso(self.at)
 
 
 @dataclass(frozen=True)
 class ClockChange:
     at: datetime
-    told: str
+    words: str
     """`02:00 CET becomes 03:00 CEST`"""
     fires: tuple[Coming, ...]
 
@@ -68,7 +74,9 @@ def _shown(record: JobRecord, fires: list[datetime], tz: ZoneInfo | None) -> lis
         changed = "" if local is None or offset in (None, local.utcoffset()) else f"now {local.tzname()}"
         offset = local.utcoffset() if local is not None else None
         wall = f"{local:%a %Y-%m-%d %H:%M:%S} {local.tzname()}" if local is not None else ""
-        found.append(Coming(fire, wall, "paused" if pause else "", changed))
+        skip = record.skip_at(fire)
+        why = skip.text if skip is not None else "paused" if pause else ""
+        found.append(Coming(fire, wall, why, changed, skip is not None))
     return found
 
 

@@ -14,7 +14,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from fencepost.insight.views.words import distance, length, roughly
-from fencepost.model.triggers import from_iso
+from fencepost.insight.visible import UNSEEN
+from fencepost.model.triggers import from_iso, iso
 from fencepost.web.dashboard.view import View
 
 LONGEST_JSON = 20_000
@@ -39,7 +40,7 @@ def environment() -> Environment:
         "code": with_code,
         "late": lateness,
     }
-    made.globals |= {"icon": icon, "asset": asset_name, "plural": plural}
+    made.globals |= {"icon": icon, "asset": asset_name, "plural": plural, "UNSEEN": UNSEEN}
     return made
 
 
@@ -50,8 +51,11 @@ def warm() -> None:
         environment().get_template(name)
 
 
-def rendered(template: str, view: View, now: datetime | None, **values: Any) -> Markup:
-    """`now`: by the store's clock; the texts of times count from it."""
+def rendered(
+    template: str, view: View, now: datetime | None, as_of: datetime | None = None, **values: Any
+) -> Markup:
+    """`now`: by the store's clock; the texts of times count from it. `as_of`: if what is shown was read before that.
+    The script reads the page again until it is not older than what was last heard of."""
     tools = {
         "view": view,
         "link": view.link,
@@ -64,8 +68,10 @@ def rendered(template: str, view: View, now: datetime | None, **values: Any) -> 
         "at": lambda moment, job_zone=None: at_tag(view, moment, job_zone),
     }
     body = environment().get_template(template).render(**tools, **values)
-    clock = Markup('<span hidden data-now="{}"></span>').format(now.isoformat()) if now is not None else ""
-    return Markup(body) + clock
+    if now is None:
+        return Markup(body)
+    clock = '<span hidden data-now="{}" data-as-of="{}"></span>'
+    return Markup(body) + Markup(clock).format(iso(now), iso(min(now, as_of or now)))
 
 
 @cache

@@ -10,6 +10,7 @@ from typing import Any
 
 from fencepost.errors import UsageError
 from fencepost.model import JobRecord
+from fencepost.runs.arguments import plain as arguments_plain
 from fencepost.scheduler.scheduler import Scheduler
 from fencepost.web.dashboard.page import Form
 
@@ -20,7 +21,7 @@ KINDS: Mapping[str, str] = {"bool": "yes or no", "int": "a whole number", "float
 
 
 @dataclass(frozen=True)
-class Field:
+class FormField:
     name: str
     kind: str
     """bool, int, float, str, or json."""
@@ -34,7 +35,7 @@ class Field:
         return NAMED + self.name
 
 
-def fields_of(scheduler: Scheduler, record: JobRecord) -> list[Field] | None:
+def fields_of(scheduler: Scheduler, record: JobRecord) -> list[FormField] | None:
     """None: what the function takes is not known here; then the arguments are one JSON object."""
     function = scheduler.function_of(record.id)
     if function is None:
@@ -45,8 +46,9 @@ def fields_of(scheduler: Scheduler, record: JobRecord) -> list[Field] | None:
         return None
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
         return None
+    schema = scheduler.args_schema(record.job.target) or {}
     return [
-        _field(each, record)
+        _field(each, record, schema)
         for each in parameters
         if each.kind is not inspect.Parameter.VAR_POSITIONAL and not _is_given(each, scheduler)
     ]
@@ -60,12 +62,22 @@ def _is_given(parameter: inspect.Parameter, scheduler: Scheduler) -> bool:
     return is_fire or parameter.name in getattr(scheduler, "resources", {})
 
 
-def _field(parameter: inspect.Parameter, record: JobRecord) -> Field:
+def _field(parameter: inspect.Parameter, record: JobRecord, schema: Mapping[str, Any]) -> FormField:
     default = None if parameter.default is inspect.Parameter.empty else parameter.default
     value = record.job.args.get(parameter.name, default)
     kind = _kind(parameter.annotation, value)
     required = parameter.default is inspect.Parameter.empty
-    return Field(parameter.name, kind, _text(value, kind), required, KINDS.get(kind, "JSON"))
+    hint = KINDS.get(kind) or _hint(schema.get("properties", {}).get(parameter.name, {}))
+    return FormField(parameter.name, kind, _text(arguments_plain(value), kind), required, hint)
+
+
+def _hint(schema: Mapping[str, Any]) -> str:
+    """Of a model: its fields."""
+    fields = schema.get("properties")
+    if not fields:
+        return "JSON"
+    named = (f"{name} ({each['type']})" if "type" in each else name for name, each in fields.items())
+    return f"an object with {', '.join(named)}, as JSON"
 
 
 def _kind(annotation: Any, value: Any) -> str:
@@ -88,12 +100,12 @@ def _text(value: Any, kind: str) -> str:
         return ""
 
 
-def filled(fields: list[Field], form: Form) -> list[Field]:
+def filled(fields: list[FormField], form: Form) -> list[FormField]:
     """With what was entered, to be shown again."""
     return [replace(field, value=form.get(field.field, [field.value])[0]) for field in fields]
 
 
-def arguments(fields: list[Field], form: Form) -> dict[str, Any]:
+def arguments(fields: list[FormField], form: Form) -> dict[str, Any]:
     """Raises `UsageError` with the name of the field. What is left empty and is not required is left out."""
     found: dict[str, Any] = {}
     for field in fields:
@@ -104,7 +116,7 @@ def arguments(fields: list[Field], form: Form) -> dict[str, Any]:
     return found
 
 
-def _value(field: Field, text: str) -> Any:
+def _value(field: FormField, text: str) -> Any:
     if len(text) > LONGEST:
         raise UsageError(f"{field.name}: at most {LONGEST} characters")
     if field.kind == "str":

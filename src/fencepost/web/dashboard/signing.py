@@ -37,7 +37,7 @@ class Signing:
 
     async def sign_in(self, request: Request) -> Response:
         if not self._web.doorkeeper.takes_tokens:
-            raise Problem(404, "nobody signs in here: no token is set")
+            raise Problem(404, "there is nothing to sign in to: no token is set")
         form = await form_of(request)
         after = local_path(field(form, "next"))
         token = field(form, "token")[:LONGEST_TOKEN]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 
+from fencepost.insight.visible import VisibleStore
 from fencepost.web.access import Caller
 from fencepost.web.access_log import CALLER
 from fencepost.web.dashboard.paths import segment
@@ -24,6 +25,7 @@ MOST_VALUES = 600
 """In a query: a page of jobs with all of them ticked."""
 
 Query = Mapping[str, list[str]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,10 @@ class View:
         path = request.scope["path"].removeprefix(root) or "/"
         return cls(web, request.scope[CALLER], root, path, dict(request.path_params), query, zones)
 
+    async def read(self, work: Callable[[VisibleStore], Awaitable[T]]) -> T:
+        """Read this from the store, as far as the caller sees it."""
+        return await self.web.desk.read(lambda store: work(VisibleStore(store, self.caller.sight)))
+
     def asked(self, name: str, default: str = "") -> str:
         """One parameter of the query, as text without its spaces around."""
         return self.query.get(name, [default])[0].strip()[:LONGEST_VALUE] or default
@@ -65,6 +71,10 @@ class View:
     @property
     def may_operate(self) -> bool:
         return self.caller.may("operate")
+
+    @property
+    def may_define(self) -> bool:
+        return self.caller.may("admin")
 
     @cached_property
     def kept(self) -> dict[str, str]:

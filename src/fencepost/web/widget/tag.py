@@ -32,7 +32,7 @@ ON_A_LOOP = (
 
 
 @dataclass(frozen=True)
-class Reading:
+class CachedStatus:
     status: Mapping[str, Any] | None
     until: float
 
@@ -49,7 +49,7 @@ class StatusTag:
         status_html(None, **self._attributes)  # a wrong attribute is an error of the program, not of a page
         self._clock = SystemClock()
         self._lock = threading.Lock()
-        self._last: Reading | None = None
+        self._last: CachedStatus | None = None
         self._failing = Seldom(log)
 
     def __call__(self, status: Mapping[str, Any] | None = None, **attributes: Any) -> Html:
@@ -63,7 +63,7 @@ class StatusTag:
         if found is None:
             try:
                 async with asyncio.timeout(PATIENCE):
-                    found = self._keep(await self._scheduler.ask(self._look()))
+                    found = self._keep(await self._scheduler.ask(self._read()))
             except (FencepostError, TimeoutError) as error:
                 found = self._failed(error)
         return found
@@ -75,27 +75,27 @@ class StatusTag:
             if found is not None:
                 return found
             try:
-                return self._keep(self._scheduler.ask_blocking(self._look(), PATIENCE))
+                return self._keep(self._scheduler.ask_blocking(self._read(), PATIENCE))
             except (FencepostError, TimeoutError) as error:
                 return self._failed(error)
 
-    def _look(self) -> Any:
-        from fencepost.pipeline.status import looking_at  # needs the extra `http`
+    def _read(self) -> Any:
+        from fencepost.pipeline.status import status_of_pipeline  # needs the extra `http`
 
-        return looking_at(self._scheduler, self._job)
+        return status_of_pipeline(self._scheduler, self._job)
 
     def _recent(self) -> Mapping[str, Any] | None:
         last = self._last
         return None if last is None or last.until < self._clock.steady() else last.status or {}
 
     def _keep(self, status: Mapping[str, Any]) -> Mapping[str, Any]:
-        self._last = Reading(status, self._clock.steady() + KEPT_FOR)
+        self._last = CachedStatus(status, self._clock.steady() + KEPT_FOR)
         return status
 
     def _failed(self, error: FencepostError | TimeoutError) -> Mapping[str, Any]:
         if not isinstance(error, (StoreUnavailable, TimeoutError)):
             self._failing.warning("the status widget is rendered empty: %s", error)
-        self._last = Reading(None, self._clock.steady() + KEPT_WHEN_FAILED)
+        self._last = CachedStatus(None, self._clock.steady() + KEPT_WHEN_FAILED)
         return {}
 
 

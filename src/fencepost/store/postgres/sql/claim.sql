@@ -1,7 +1,7 @@
 -- Claim plain fires: see docs/decisions/0018-postgresql.md. One call, one round trip.
 --
 -- A job is plain at this moment if all its due fires are scheduled and alone in their rows, outside of every gap, nothing
--- of it is running, queued or waiting, and what becomes of them is one of these:
+-- of it is running, queued or waiting, none was asked for later, and what becomes of them is one of these:
 --
 -- * one is due, in time: it is claimed;
 -- * several are due, in time, and the job skips what overlaps: the first is claimed, the others are closed;
@@ -58,20 +58,14 @@ begin
     plain := found;
     if not plain then return; end if;
 
-    -- Two claims never work on the same job: each passes over what the other has locked.
-    select array_agg(due.id order by due.look_at, due.id) into candidates from (
-        select j.id, j.look_at from {schema}.jobs j
-        where j.look_at <= wall and (leads or not j.leader_only)
-            and (select true from {schema}.replica_targets k where k.replica = p_replica and k.target = j.target)
-        order by j.look_at, j.id limit greatest(p_room, 1)
-        for no key update of j skip locked) due;
+    candidates := {schema}.turns(p_replica, leads, wall, greatest(p_room, 1), array[]::text[]);
 
     if candidates is not null then
         -- Under the jobs' locks: a new statement, which sees all that was committed before they were taken.
         with due as materialized (
             select j.id, greatest(j.token, first_token) + 1 as token,
                 (select d.definition from {schema}.definitions d where d.job_id = j.id) as definition,
-                row_number() over (order by j.look_at, j.id) as place,
+                row_number() over (order by j.priority desc, j.look_at, j.id) as place,
                 p.dues, p.number, late.is_late,
                 p_room > 0 and wall >= j.plain_since and j.look_at >= j.plain_since
                     and j.look_at > coalesce(lost_through, j.look_at - 1)
@@ -81,9 +75,12 @@ begin
                     and case
                         when late.is_late then j.wants_latest
                             and (select c.next_at > wall from {schema}.calendars c where c.job_id = j.id) is not false
+                            -- A rule may want to be told of those that are missed.
+                            and (p.number = 1 or (select true from {schema}.entries e where e.key = 'rules') is null)
                         else p.number = 1 or j.skips_overlap
                     end
-                    and (select true from {schema}.live l where l.job_id = j.id limit 1) is null as plain
+                    and (select true from {schema}.live l where l.job_id = j.id limit 1) is null
+                    and (select true from {schema}.later l where l.job_id = j.id limit 1) is null as plain
             from {schema}.jobs j
             cross join lateral (
                 select array_agg(f.due_at order by f.due_at) as dues, max(f.count) as most, count(*) as number
@@ -152,4 +149,5 @@ end $$;
 create or replace function {schema}.most_claims(p_jobs text[], p_wall bigint) returns bigint language sql as $$
     select (select count(*) from {schema}.planned where job_id = any(p_jobs) and due_at <= p_wall)
         + (select count(*) from {schema}.live where job_id = any(p_jobs) and state <> 'running')
+        + (select count(*) from {schema}.later where job_id = any(p_jobs) and due_at <= p_wall)
 $$;

@@ -54,7 +54,7 @@ create table {schema}.targets (
     gaps text
 );
 
--- A fire is in one of three tables. Scheduled ones that nobody has decided: inserted and deleted, never changed.
+-- A fire is in one of three tables, or in `later`. Scheduled ones that nobody has decided: inserted and deleted, never changed.
 create table {schema}.planned (
     job_id text collate "C" not null,
     due_at bigint not null,

@@ -17,6 +17,7 @@ if replica ~= '' then
   for _, each in ipairs(looks(p, replica, leads, '+inf', tonumber(ARGV[6]))) do
     first[#first + 1] = each.id
     first[#first + 1] = whole(each.look)
+    first[#first + 1] = each.priority
   end
 end
 return {whole(now), seconds(steady), lease, replicas, with_live(p, now, 7), first, leads and 1 or 0}

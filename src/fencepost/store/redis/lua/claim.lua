@@ -43,25 +43,27 @@ end
 
 local aside, set_aside = {}, #ARGV - 11
 for n = 12, #ARGV do aside[ARGV[n]] = true end
+-- The first of all that are sound; without a limit, of each priority.
 local function sound_looks(upto, limit)
-  local found = looks(p, replica, leads, upto, limit + set_aside)
-  if set_aside == 0 then return found end
+  local found = looks(p, replica, leads, upto, (limit or 1) + set_aside)
+  if set_aside == 0 and #found <= (limit or #found) then return found end
   local sound = {}
   for _, job in ipairs(found) do
-    if not aside[job.id] and #sound < limit then sound[#sound + 1] = job end
+    if not aside[job.id] and #sound < (limit or #found) then sound[#sound + 1] = job end
   end
   return sound
 end
 
 local due = sound_looks(whole(now), tonumber(ARGV[7]))
 local claims, others, rows, held, kept = {}, {}, {}, {}, {}
-local later, groups, seen = {any = {}, leader = {}}, {}, {}
+local later, groups, seen = {}, {}, {}
 local claimed, promised, passed = 0, 0, 0
 
 for place, job in ipairs(due) do
   if room > 0 and claimed >= room then break end
   local id = job.id
-  local hot = redis.call('HMGET', p .. ':hot:' .. id, 'edition', 'token', 'decided', 'rows', 'plain', 'late', 'text', 'skips')
+  local hot = redis.call('HMGET', p .. ':hot:' .. id, 'edition', 'token', 'decided', 'rows', 'plain', 'late', 'text', 'skips',
+    'reach')
   local head = redis.call('ZRANGE', p .. ':live:' .. id, 0, 1, 'WITHSCORES')
   local at, following, from = tonumber(head[2]), tonumber(head[4]), tonumber(hot[5] or '')
   -- Numbers that are none: the careful path says what is wrong with the job.
@@ -96,7 +98,8 @@ for place, job in ipairs(due) do
       redis.call('ZREM', p .. ':look:' .. group, id)
     end
     if job.only and following then
-      local members = later[job.kind]
+      local members = later[job.kind] or {}
+      later[job.kind] = members
       members[#members + 1] = head[4]
       members[#members + 1] = id .. '\t' .. job.target
     elseif not seen[group] then
@@ -111,7 +114,8 @@ for place, job in ipairs(due) do
       passed = passed + 1 -- somebody else is at it
     else
       -- Who comes first is served first: what this job may claim at the most is left free for it.
-      promised = promised + redis.call('ZCOUNT', p .. ':live:' .. id, '-inf', whole(now)) + (tonumber(hot[4] or '') or 0)
+      local upto = math.max(now, tonumber(hot[9] or '') or 0)
+      promised = promised + redis.call('ZCOUNT', p .. ':live:' .. id, '-inf', whole(upto))
       others[#others + 1] = {place, id}
       kept[#kept + 1] = whole(now + KEPT)
       kept[#kept + 1] = id
@@ -123,7 +127,7 @@ if claimed > 0 then
   redis.call('MSET', unpack(rows))
   redis.call('SADD', p .. ':held:' .. replica, unpack(held))
   for kind, members in pairs(later) do
-    if members[1] then redis.call('ZADD', p .. ':look:' .. kind, unpack(members)) end
+    redis.call('ZADD', p .. ':look:' .. kind, unpack(members))
   end
   refresh(p, groups)
 end
@@ -136,7 +140,7 @@ local steps = tonumber(me[4]) + 1
 redis.call('HSET', p .. ':replica:' .. replica, 'edition', tonumber(me[1]) + 1, 'claim_no', number,
   'renewals', tonumber(me[3]) + 1, 'steps', steps, 'expires', seconds(steady + tonumber(me[5])))
 
-local soonest = sound_looks('+inf', 1)[1]
-local wake_in = soonest and math.max(0, soonest.look - now)
+local wake_in
+for _, job in ipairs(sound_looks('+inf')) do wake_in = math.min(wake_in or math.huge, math.max(0, job.look - now)) end
 if passed > 0 and claimed == 0 and #others == 0 then wake_in = math.max(wake_in, 20000) end
 return {1, whole(now), steps, wake_in and whole(wake_in) or false, claims, others}

@@ -7,7 +7,8 @@ for n = 2, #ARGV, 3 do
   if due == '' then due = redis.call('HGET', p .. ':manual', id .. member) end
   if due then
     local done = redis.call('ZRANGEBYSCORE', p .. ':done:' .. id, due, due)
-    found[#found + 1] = {due, done, redis.call('ZSCORE', p .. ':live:' .. id, member)}
+    local by_hand = string.sub(member, 1, 1) == '!' and redis.call('GET', p .. ':fire:' .. id .. ':' .. member)
+    found[#found + 1] = {due, done, redis.call('ZSCORE', p .. ':live:' .. id, member), by_hand}
   else
     found[#found + 1] = {}
   end

@@ -9,5 +9,6 @@ local found = {}
 for _, each in ipairs(looks(p, replica, ARGV[3] == '1', ARGV[4], tonumber(ARGV[5]))) do
   found[#found + 1] = each.id
   found[#found + 1] = whole(each.look)
+  found[#found + 1] = each.priority
 end
 return found

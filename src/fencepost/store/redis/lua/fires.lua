@@ -11,7 +11,8 @@ local function finished_of(row)
 end
 
 -- Adds the fires of a job in a range of due times to `found`, if their state is wanted (empty: any). At most `most`
--- final ones, the newest: returns where they were cut off, if they were.
+-- that live and `most` final ones, the newest: returns where they were cut off, if they were. There may be a million
+-- that were asked for later.
 local function collect(p, found, id, low, high, states, most)
   local function add(due, kind, row)
     local state = state_of(kind, row)
@@ -20,11 +21,17 @@ local function collect(p, found, id, low, high, states, most)
       found[#found + 1] = {id, due, kind, row}
     end
   end
-  local live = redis.call('ZRANGEBYSCORE', p .. ':live:' .. id, low, high, 'WITHSCORES')
+  local live = redis.call('ZREVRANGEBYSCORE', p .. ':live:' .. id, high, low, 'WITHSCORES', 'LIMIT', 0, most)
+  local done = redis.call('ZREVRANGEBYSCORE', p .. ':done:' .. id, high, low, 'WITHSCORES', 'LIMIT', 0, most)
+  local cut, after = false, -math.huge
+  for _, rows in ipairs({live, done}) do
+    if #rows == 2 * most and tonumber(rows[#rows]) > after then cut, after = rows[#rows], tonumber(rows[#rows]) end
+  end
   local reach = live[1] and (tonumber(redis.call('HGET', p .. ':hot:' .. id, 'reach') or '') or math.huge)
   for n = 1, #live, 2 do
+    if tonumber(live[n + 1]) < after then break end
     local place, row = id .. ':' .. live[n], false
-    if tonumber(live[n + 1]) <= reach then
+    if tonumber(live[n + 1]) <= reach or string.sub(live[n], 1, 1) == '!' then
       row = redis.call('GET', p .. ':job:' .. place)
       if row then
         add(live[n + 1], 'running', row)
@@ -35,7 +42,9 @@ local function collect(p, found, id, low, high, states, most)
     end
     if not row then add(live[n + 1], 'planned', live[n]) end
   end
-  local done = redis.call('ZREVRANGEBYSCORE', p .. ':done:' .. id, high, low, 'WITHSCORES', 'LIMIT', 0, most)
-  for n = 1, #done, 2 do add(done[n + 1], 'done', done[n]) end
-  return #done == 2 * most and done[#done] or false
+  for n = 1, #done, 2 do
+    if tonumber(done[n + 1]) < after then break end
+    add(done[n + 1], 'done', done[n])
+  end
+  return cut
 end

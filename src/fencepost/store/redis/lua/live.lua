@@ -21,7 +21,7 @@ local function with_live(p, upto, first)
         end
       end
       local following = redis.call('ZRANGEBYSCORE', p .. ':live:' .. id, '(' .. bound, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-      local target = string.match(values.group or '', '^%a+:(.*)$') or ''
+      local target = string.match(values.group or '', '^[^:]+:(.*)$') or ''
       found[#found + 1] = {
         hot, redis.call('HGET', p .. ':jobs', id), live, texts, following[2] or false,
         redis.call('HGET', p .. ':targets', target),

@@ -3,6 +3,8 @@
 -- that a replica does not know is passed over in one step, however many jobs it has. A tab in place of the space
 -- says that the first is the only one, as it often is: then the other level need not be read. <p>:first remembers
 -- which member a target has.
+-- A kind is "any" or "leader" (for leader-only jobs); for jobs of another priority than 0 this follows: "any5", "leader-3".
+-- <p>:priorities has those that jobs have or had, without 0.
 
 -- After changes to the jobs of these groups ("<kind>:<target>").
 local function refresh(p, groups)
@@ -10,7 +12,7 @@ local function refresh(p, groups)
   local before = redis.call('HMGET', p .. ':first', unpack(groups))
   for n, group in ipairs(groups) do
     local jobs = redis.call('ZRANGE', p .. ':look:' .. group, 0, 1, 'WITHSCORES')
-    local kind, target = string.match(group, '^(%a+):(.*)$')
+    local kind, target = string.match(group, '^([^:]+):(.*)$')
     local member = jobs[1] and jobs[1] .. (jobs[3] and ' ' or '\t') .. target
     if before[n] and before[n] ~= member then redis.call('ZREM', p .. ':look:' .. kind, before[n]) end
     if member then
@@ -36,10 +38,23 @@ local function in_order(found)
   end
 end
 
--- The first `limit` jobs up to `upto` whose target this replica knows, in the order of (look, id).
-local function looks(p, replica, leads, upto, limit)
+-- All priorities, the highest first.
+local function priorities(p)
+  local found = {0}
+  for _, priority in ipairs(redis.call('SMEMBERS', p .. ':priorities')) do found[#found + 1] = tonumber(priority) end
+  table.sort(found, function(one, other) return one > other end)
+  return found
+end
+
+local function kinds_of(priority, leads)
+  local suffix = priority ~= 0 and string.format('%d', priority) or ''
+  return leads and {'any' .. suffix, 'leader' .. suffix} or {'any' .. suffix}
+end
+
+-- The first `limit` jobs of one priority up to `upto` whose target this replica knows, in the order of (look, id).
+local function looks_of(p, replica, kinds, upto, limit)
   local found = {}
-  for _, kind in ipairs(leads and {'any', 'leader'} or {'any'}) do
+  for _, kind in ipairs(kinds) do
     local top, from, chunk = p .. ':look:' .. kind, 0, math.min(200, limit)
     while true do
       local firsts = redis.call('ZRANGEBYSCORE', top, '-inf', upto, 'WITHSCORES', 'LIMIT', from, chunk)
@@ -78,12 +93,38 @@ local function looks(p, replica, leads, upto, limit)
   return found
 end
 
+-- The same for all priorities, the highest first; `limit` of each.
+local function looks(p, replica, leads, upto, limit)
+  local found
+  for _, priority in ipairs(priorities(p)) do
+    local some = looks_of(p, replica, kinds_of(priority, leads), upto, limit)
+    for _, job in ipairs(some) do job.priority = priority end
+    if found then
+      for _, job in ipairs(some) do found[#found + 1] = job end
+    else
+      found = some
+    end
+  end
+  return found
+end
+
+-- The earliest look for this replica.
+local function soonest_for(p, replica, leads)
+  local soonest
+  for _, job in ipairs(looks(p, replica, leads, '+inf', 1)) do
+    if not soonest or job.look < soonest then soonest = job.look end
+  end
+  return soonest
+end
+
 -- The earliest look of all.
 local function soonest_of_all(p)
   local soonest
-  for _, kind in ipairs({'any', 'leader'}) do
-    local first = redis.call('ZRANGE', p .. ':look:' .. kind, 0, 0, 'WITHSCORES')
-    if first[1] and (not soonest or tonumber(first[2]) < soonest) then soonest = tonumber(first[2]) end
+  for _, priority in ipairs(priorities(p)) do
+    for _, kind in ipairs(kinds_of(priority, true)) do
+      local first = redis.call('ZRANGE', p .. ':look:' .. kind, 0, 0, 'WITHSCORES')
+      if first[1] and (not soonest or tonumber(first[2]) < soonest) then soonest = tonumber(first[2]) end
+    end
   end
   return soonest
 end

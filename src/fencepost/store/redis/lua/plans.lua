@@ -14,7 +14,7 @@ for _, id in ipairs(due) do
   jobs[#jobs + 1] = {id, hot}
   for n, name in ipairs(HOT) do
     if name == 'group' then
-      local target = string.match(hot[n] or '', '^%a+:(.*)$') or ''
+      local target = string.match(hot[n] or '', '^[^:]+:(.*)$') or ''
       if not asked[target] then
         asked[target] = true
         local row = redis.call('HGET', p .. ':targets', target)

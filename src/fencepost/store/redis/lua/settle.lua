@@ -46,8 +46,8 @@ for holder, places in pairs(released) do redis.call('SREM', p .. ':held:' .. hol
 
 local key = p .. ':replica:' .. replica
 local me = redis.call('HMGET', key, 'steps', 'draining')
-if not me[1] then return {others, settled, 0, 0} end
+if not me[1] then return {others, 0, false} end
 local steps = settled > 0 and redis.call('HINCRBY', key, 'steps', 1) or tonumber(me[1])
 local leads = redis.call('HGET', p .. ':leader', 'holder') == replica
-local due = me[2] == '0' and looks(p, replica, leads, whole(now), 1)[1] and 1 or 0
-return {others, settled, steps, due}
+local soonest = me[2] == '0' and soonest_for(p, replica, leads)
+return {others, steps, soonest and whole(math.max(0, soonest - now)) or false}

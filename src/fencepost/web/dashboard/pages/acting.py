@@ -9,27 +9,26 @@ from starlette.requests import Request
 
 from fencepost.errors import FencepostError
 from fencepost.insight.views.shapes import fire_shape
+from fencepost.insight.visible import VisibleStore
 from fencepost.model import JobRecord, State
-from fencepost.store.base import FireQuery, Store
-from fencepost.store.rereading import readable_job
 from fencepost.web import api, models
 from fencepost.web.dashboard.forms import field
 from fencepost.web.dashboard.page import Form, Page
 from fencepost.web.dashboard.render import rendered
 from fencepost.web.dashboard.signatures import arguments, fields_of, filled, whole
 from fencepost.web.dashboard.view import View
-from fencepost.web.endpoint import Call, no_fire, no_job
+from fencepost.web.endpoint import Call, stored_fire, stored_job
 from fencepost.web.problems import Problem, problem_of
 
 # --- run ------------------------------------------------------------------------------------------------
 
 
-async def run_form(view: View, store: Store) -> Page:
-    return run_page(view, await _job(store, view.names["id"]))
+async def run_form(view: View, store: VisibleStore) -> Page:
+    return run_page(view, await stored_job(store, view.names["id"]))
 
 
 async def run(view: View, request: Request, form: Form) -> str | Page:
-    record = await view.web.desk.look(lambda store: _job(store, view.names["id"]))
+    record = await view.read(lambda store: stored_job(store, view.names["id"]))
     fields = fields_of(view.web.scheduler, record)
     try:
         args = whole(form) if fields is None else arguments(fields, form)
@@ -63,8 +62,8 @@ def run_page(view: View, record: JobRecord, form: Form | None = None, problem: P
 # --- pause and resume -------------------------------------------------------------------------------------
 
 
-async def pause_form(view: View, store: Store) -> Page:
-    await _job(store, view.names["id"])
+async def pause_form(view: View, store: VisibleStore) -> Page:
+    await stored_job(store, view.names["id"])
     return pause_page(view, view.names["id"])
 
 
@@ -85,9 +84,9 @@ def pause_page(view: View, id: str, form: Form | None = None, problem: Problem |
     return Page(f"Pause {id}", main, "Jobs", problem.status if problem else 200)
 
 
-async def resume_form(view: View, store: Store) -> Page:
+async def resume_form(view: View, store: VisibleStore) -> Page:
     """For users who open the address directly, or whose browser repeats the request."""
-    record = await _job(store, view.names["id"])
+    record = await stored_job(store, view.names["id"])
     now = (await view.web.scheduler.reader.cluster()).now
     pause = record.paused_at(now)
     main = rendered("resume.html", view, now, id=record.id, pause=pause)
@@ -102,7 +101,7 @@ async def resume(view: View, request: Request, form: Form) -> str | Page:
 # --- cancel and retry -------------------------------------------------------------------------------------
 
 
-async def cancel_form(view: View, store: Store) -> Page:
+async def cancel_form(view: View, store: VisibleStore) -> Page:
     return await _fire_form(view, store, "Cancel")
 
 
@@ -111,7 +110,7 @@ async def cancel(view: View, request: Request, form: Form) -> str | Page:
     return view.fire(view.names["key"], done="cancelled")
 
 
-async def retry_form(view: View, store: Store) -> Page:
+async def retry_form(view: View, store: VisibleStore) -> Page:
     return await _fire_form(view, store, "Retry")
 
 
@@ -121,12 +120,9 @@ async def retry(view: View, request: Request, form: Form) -> str | Page:
     return view.fire(fire["key"], done="retried")
 
 
-async def _fire_form(view: View, store: Store, what: str) -> Page:
+async def _fire_form(view: View, store: VisibleStore, what: str) -> Page:
     key = view.names["key"]
-    found = await store.find_fires(FireQuery(key=key))
-    if not found:
-        raise no_fire(key)
-    fire = found[0]
+    fire = await stored_fire(store, key)
     now = (await view.web.scheduler.reader.cluster()).now
     again = fire.state is State.SUCCEEDED
     main = rendered(
@@ -156,10 +152,3 @@ def checked(model: Any, **values: Any) -> Any:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise Problem(422, f"{where}: {first['msg']}") from None
-
-
-async def _job(store: Store, id: str) -> JobRecord:
-    record = await readable_job(store, id)
-    if record is None:
-        raise no_job(id)
-    return record

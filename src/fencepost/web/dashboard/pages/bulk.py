@@ -9,8 +9,8 @@ from typing import Any
 from starlette.requests import Request
 
 from fencepost.errors import FencepostError
+from fencepost.insight.visible import VisibleStore
 from fencepost.model import job_of
-from fencepost.store.base import Store
 from fencepost.web import api, models
 from fencepost.web.dashboard.forms import field
 from fencepost.web.dashboard.page import Form, Page
@@ -25,14 +25,14 @@ OF_FIRES = ("retry", "cancel")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BulkOutcome:
     name: str
     address: str
     said: str
     ok: bool
 
 
-async def show(view: View, store: Store) -> Page:
+async def show(view: View, store: VisibleStore) -> Page:
     return confirm(view, view.asked("do"), view.query)
 
 
@@ -84,7 +84,7 @@ def _body(do: str, form: Form) -> Any:
     return None
 
 
-async def _one(view: View, request: Request, do: str, name: str, body: Any) -> Outcome:
+async def _one(view: View, request: Request, do: str, name: str, body: Any) -> BulkOutcome:
     endpoints = {
         "run": api.trigger,
         "pause": api.pause,
@@ -99,7 +99,7 @@ async def _one(view: View, request: Request, do: str, name: str, body: Any) -> O
             view, request, "trigger" if do == "run" else do, endpoints[do], body, **names
         )
     except (Problem, FencepostError) as error:
-        return Outcome(name, address, problem_of(error).detail, False)
+        return BulkOutcome(name, address, problem_of(error).detail, False)
     if "key" in reply:
-        return Outcome(name, view.fire(reply["key"]), f"{reply['state']}: {reply['key']}", True)
-    return Outcome(name, address, "paused" if reply["paused"] else "resumed", True)
+        return BulkOutcome(name, view.fire(reply["key"]), f"{reply['state']}: {reply['key']}", True)
+    return BulkOutcome(name, address, "paused" if reply["paused"] else "resumed", True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from fencepost.insight.notices import outbox_shape
 from fencepost.insight.pictures.replicas import cluster_lanes
 from fencepost.insight.views.unreadable import unreadable_shape
-from fencepost.store.base import Store
+from fencepost.insight.visible import VisibleStore, visible
+from fencepost.store.outbox import OutboxQuery
 from fencepost.web.dashboard.page import Page
 from fencepost.web.dashboard.pictures.axis import axis
 from fencepost.web.dashboard.pictures.lanes import replica_picture, term_ribbon
@@ -14,23 +16,26 @@ from fencepost.web.dashboard.pictures.svg import element
 from fencepost.web.dashboard.render import rendered
 from fencepost.web.dashboard.view import View
 from fencepost.web.dashboard.windows import SPANS, shown
-from fencepost.web.pictures import sees_of
-from fencepost.web.visible import seen
 
 MOST = 50
 
 
-async def show(view: View, store: Store) -> Page:
-    reader = view.web.scheduler.reader
+async def show(view: View, store: VisibleStore) -> Page:
+    reader, sees = view.web.scheduler.reader, store.sight.sees_only
     now = (await reader.cluster()).now
     shows, tz = shown(view, now), view.zones.of()
-    found = await cluster_lanes(reader, store, shows.window, sees_of(view.caller))
-    reading = seen(await reader.recent(), view.caller)
+    found = await cluster_lanes(reader, store.whole, shows.window, sees)
+    reading = visible(await reader.recent(), sees)
     window = found.window
+    outbox = aside = None
+    if not sees:
+        outbox = outbox_shape(await store.whole.outbox(OutboxQuery(limit=MOST)))
+        aside = outbox_shape(await store.whole.outbox(OutboxQuery(aside=True, limit=MOST)))
     main = rendered(
         "cluster.html",
         view,
         now,
+        reading.now,
         shows=shows,
         spans=SPANS,
         rows=[
@@ -43,6 +48,8 @@ async def show(view: View, store: Store) -> Page:
         orphaned=[entry for entry in reading.entries if entry.orphaned][:MOST],
         conflicts=[entry for entry in reading.entries if entry.rivals][:MOST],
         unreadable=[unreadable_shape(row) for row in reading.unreadable][:MOST],
+        outbox=outbox,
+        aside=aside,
         versions=sorted({shape["version"] for lane in found.lanes if (shape := lane.shape)}),
     )
     return Page("Cluster", main, "Cluster")

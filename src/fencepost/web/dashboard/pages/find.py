@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from fencepost.store.base import FireQuery, JobPage, Store
+from fencepost.insight.visible import VisibleStore
+from fencepost.store.base import FireQuery, JobPage
 from fencepost.web.dashboard.page import Page
 from fencepost.web.dashboard.render import rendered
 from fencepost.web.dashboard.view import View
@@ -21,19 +22,15 @@ class Found(Exception):
         self.address = address
 
 
-async def show(view: View, store: Store) -> Page:
+async def show(view: View, store: VisibleStore) -> Page:
     q = view.asked("q")
     name, _, at = q.partition(" ")
-    if (
-        re.fullmatch(KEY, q)
-        and view.caller.sees(re.split("[@!]", q)[0])
-        and await store.find_fires(FireQuery(key=q))
-    ):
+    if re.fullmatch(KEY, q) and await store.find_fires(FireQuery(key=q)):
         raise Found(view.fire(q))
-    if re.fullmatch(ID, name) and view.caller.sees(name) and await store.jobs([name]):
+    if re.fullmatch(ID, name) and await store.jobs([name]):
         raise Found(view.job(name, at=at.strip()))
     records = await store.jobs(page=JobPage(MOST + 1, "", name)) if name else ()
-    ids = [record.id for record in records if view.caller.sees(record.id)]
+    ids = [record.id for record in records]
     if len(ids) == 1:
         raise Found(view.job(ids[0], at=at.strip()))
     main = rendered("find.html", view, None, q=q, ids=ids[:MOST], more=len(ids) > MOST, asked_at=at.strip())

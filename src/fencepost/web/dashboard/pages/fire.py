@@ -8,17 +8,19 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from fencepost.insight.chains import trace_of
 from fencepost.insight.sentences import Scene, of_fire
 from fencepost.insight.views.shapes import whole_fire_shape
-from fencepost.insight.views.tracebacks import folded, told_once
+from fencepost.insight.views.tracebacks import folded, without_repetition
+from fencepost.insight.visible import VisibleStore
 from fencepost.model import FireRecord, State, job_of
-from fencepost.store.base import FireQuery, Store
+from fencepost.store.base import FireQuery
 from fencepost.web.dashboard.page import Page
 from fencepost.web.dashboard.pictures.gantt import gantt, phases_of
 from fencepost.web.dashboard.render import rendered
 from fencepost.web.dashboard.view import View
 from fencepost.web.dashboard.zones import zone_of
-from fencepost.web.endpoint import no_fire
+from fencepost.web.endpoint import stored_fire
 
 DONE = {
     "triggered": "The fire was added; a replica with a free slot takes it.",
@@ -41,12 +43,10 @@ class Rung:
     error: str | None
 
 
-async def show(view: View, store: Store) -> Page:
+async def show(view: View, store: VisibleStore) -> Page:
     key = view.names["key"]
-    found = await store.find_fires(FireQuery(key=key))
-    if not found:
-        raise no_fire(key)
-    fire, cluster = found[0], await view.web.scheduler.reader.cluster()
+    fire = await stored_fire(store, key)
+    cluster = await view.web.scheduler.reader.cluster()
     now, job_id = cluster.now, job_of(key)
     records, history = await store.jobs([job_id]), await store.history(job_id)
     record = records[0] if records else None
@@ -66,10 +66,11 @@ async def show(view: View, store: Store) -> Page:
         sentence=sentence,
         verdict=fire.state.value,
         rungs=rungs_of(fire, now),
+        trace=await trace_of(store, record, fire) if record else [],
         phases=phases,
         gantt=gantt(phases),
         traceback=coloured(folded(fire.error)) if fire.error and "\n" in fire.error.strip() else "",
-        output=told_once(fire.output, fire.error) if fire.output else "",
+        output=without_repetition(fire.output, fire.error) if fire.output else "",
         took=_took(fire, now),
         pipeline=_pipeline(fire),
         replica_state=cluster.standing.get(fire.replica or ""),

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from fencepost.errors import UsageError
-from fencepost.insight.pages import INSTANT, Cursor, page_of_fires
+from fencepost.insight.pages import INSTANT
 from fencepost.insight.views.shapes import fire_shape
 from fencepost.insight.views.times import ago
+from fencepost.insight.visible import VisibleStore
 from fencepost.model import FireRecord, State
-from fencepost.store.base import FireQuery, Store
+from fencepost.store.base import FireQuery
 from fencepost.web.dashboard.page import Page
 from fencepost.web.dashboard.render import rendered
 from fencepost.web.dashboard.view import View
@@ -24,21 +24,21 @@ STATES = tuple(state.value for state in State)
 
 
 @dataclass(frozen=True)
-class Row:
+class FireRow:
     fire: dict[str, Any]
     took: float | None
     when: datetime
 
 
 @dataclass(frozen=True)
-class Window:
+class FireWindow:
     since: datetime | None
     until: datetime | None
     skip: int
     wrong: str = ""
 
 
-async def show(view: View, store: Store) -> Page:
+async def show(view: View, store: VisibleStore) -> Page:
     cluster = await view.web.scheduler.reader.cluster()
     states = [State(state) for state in view.several("state") if state in STATES]
     job, replica = view.asked("job"), view.asked("replica")
@@ -50,16 +50,11 @@ async def show(view: View, store: Store) -> Page:
         until=window.until,
         limit=ROWS,
     )
-    hidden = bool(view.caller.jobs)
 
     def wanted(fire: FireRecord) -> bool:
-        return view.caller.sees(fire.job_id) and (not replica or fire.replica == replica)
+        return fire.replica == replica
 
-    if job and not view.caller.sees(job):
-        found: Sequence[FireRecord] = ()
-        next: Cursor | None = None
-    else:
-        found, next = await page_of_fires(store, query, window.skip, wanted if hidden or replica else None)
+    found, next = await store.page_of_fires(query, window.skip, wanted if replica else None)
     main = rendered(
         "fires.html",
         view,
@@ -76,23 +71,23 @@ async def show(view: View, store: Store) -> Page:
     return Page("Fires", main, "Fires", 422 if window.wrong else 200)
 
 
-def window_of(view: View, now: datetime, states: list[State]) -> Window:
+def window_of(view: View, now: datetime, states: list[State]) -> FireWindow:
     """What is asked for, or what is wrong with it."""
     try:
         since = ago(view.asked("since"), now, "since") if view.asked("since") else None
         if view.asked("cursor"):
             until, skip = from_cursor(view.asked("cursor"))
-            return Window(since, until, skip)
+            return FireWindow(since, until, skip)
         if view.asked("until"):
-            return Window(since, ago(view.asked("until"), now, "until"), 0)
+            return FireWindow(since, ago(view.asked("until"), now, "until"), 0)
     except (UsageError, Problem) as error:
-        return Window(None, now + INSTANT, 0, str(error))
+        return FireWindow(None, now + INSTANT, 0, str(error))
     ahead = view.asked("planned") == "1" or states == [State.PENDING]
-    return Window(since, None if ahead else now + INSTANT, 0)
+    return FireWindow(since, None if ahead else now + INSTANT, 0)
 
 
-def row_of(fire: FireRecord, now: datetime) -> Row:
+def row_of(fire: FireRecord, now: datetime) -> FireRow:
     took = None
     if fire.started_at is not None:
         took = max(0.0, ((fire.finished_at or now) - fire.started_at).total_seconds())
-    return Row(fire_shape(fire), took, fire.finished_at or fire.started_at or fire.due_at)
+    return FireRow(fire_shape(fire), took, fire.finished_at or fire.started_at or fire.due_at)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from fencepost.insight.pictures.load import load_map
-from fencepost.store.base import Store
+from fencepost.insight.visible import VisibleStore
 from fencepost.web.dashboard.page import Page
 from fencepost.web.dashboard.pictures.heat import week_map
 from fencepost.web.dashboard.render import rendered
 from fencepost.web.dashboard.view import View
-from fencepost.web.pictures import sees_of
 
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-async def show(view: View, store: Store) -> Page:
-    found = await load_map(view.web.scheduler.reader, store, view.zones.of(), sees_of(view.caller))
+async def show(view: View, store: VisibleStore) -> Page:
+    sees = store.sight.sees_only
+    found = await load_map(view.web.scheduler.reader, store.whole, view.zones.of(), sees)
     planned = {(cell.weekday, cell.hour): cell.count for cell in found.planned}
     failures = {(cell.weekday, cell.hour): cell.count for cell in found.failures}
     main = rendered(

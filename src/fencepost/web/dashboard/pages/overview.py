@@ -7,12 +7,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fencepost.insight.board import Entry
+from fencepost.insight.board import BoardEntry
 from fencepost.insight.pictures.lanes import Lane, lanes
 from fencepost.insight.pictures.overview import overview
 from fencepost.insight.views.cron_words import schedule_in_words
+from fencepost.insight.visible import VisibleStore
 from fencepost.model.triggers import iso
-from fencepost.store.base import JobPage, Store
+from fencepost.store.base import JobPage
 from fencepost.web.dashboard.page import Page
 from fencepost.web.dashboard.pages.jobs import STATES, fits
 from fencepost.web.dashboard.pictures.axis import axis
@@ -22,7 +23,6 @@ from fencepost.web.dashboard.render import rendered
 from fencepost.web.dashboard.view import View
 from fencepost.web.dashboard.windows import SPANS, shown
 from fencepost.web.dashboard.zones import OF_THE_JOB, zone_of
-from fencepost.web.pictures import sees_of
 
 ROWS = 40
 NEEDS = 6
@@ -41,7 +41,7 @@ FATES = (
 
 
 @dataclass(frozen=True)
-class Row:
+class OverviewRow:
     id: str
     job: dict[str, Any]
     words: str
@@ -50,24 +50,24 @@ class Row:
     label: str
 
 
-async def show(view: View, store: Store) -> Page:
+async def show(view: View, store: VisibleStore) -> Page:
     reader = view.web.scheduler.reader
-    now = (await reader.cluster()).now
+    now, as_of = (await reader.cluster()).now, (await reader.recent()).now
     shows = shown(view, now)
-    found = await overview(reader, store, shows.window.span, sees_of(view.caller))
+    found = await overview(reader, store.whole, shows.window.span, store.sight.sees_only)
     states, q = [state for state in view.several("state") if state in STATES], view.asked("q")
 
-    def wanted(entry: Entry) -> bool:
-        return view.caller.sees(entry.id) and fits(entry, states, "")
+    def wanted(entry: BoardEntry) -> bool:
+        return fits(entry, states, ())
 
-    some = bool(states or view.caller.jobs)
     page = JobPage(ROWS, view.asked("after"), q)
-    timeline = await lanes(reader, store, shows.window, page, wanted if some else None)
+    timeline = await lanes(reader, store, shows.window, page, wanted if states else None)
     tz = view.zones.of()
     main = rendered(
         "overview.html",
         view,
         now,
+        as_of,
         found=found,
         needs=found.needs[: None if view.asked("needs") == "all" else NEEDS],
         hidden_needs=len(found.needs) + found.more_needs - NEEDS,
@@ -90,7 +90,7 @@ async def show(view: View, store: Store) -> Page:
     return Page("Overview", main, "Overview")
 
 
-def row_of(view: View, lane: Lane, window: Any) -> Row:
+def row_of(view: View, lane: Lane, window: Any) -> OverviewRow:
     trigger = lane.entry.record.job.trigger if lane.entry.record else None
     zone = zone_of(trigger)
     tz = view.zones.of(zone if view.zones.name == OF_THE_JOB else None)
@@ -101,4 +101,4 @@ def row_of(view: View, lane: Lane, window: Any) -> Row:
 
     picture = lane_picture(lane, window, tz, view.fire, fires)
     words = schedule_in_words(trigger) if lane.entry.record else ""
-    return Row(lane.job_id, lane.entry.shape, words, zone, picture, label(lane))
+    return OverviewRow(lane.job_id, lane.entry.shape, words, zone, picture, label(lane))

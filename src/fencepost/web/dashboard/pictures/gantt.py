@@ -19,7 +19,7 @@ SHADES = 5
 
 
 @dataclass(frozen=True)
-class Phase:
+class PhaseBar:
     name: str
     outcome: str
     """done, reused, skipped, failed, or running."""
@@ -35,7 +35,7 @@ class Phase:
         return None if self.since is None else self.since + timedelta(seconds=self.seconds)
 
 
-def phases_of(fire: FireRecord, now: datetime, blocking: frozenset[str] = frozenset()) -> list[Phase]:
+def phases_of(fire: FireRecord, now: datetime, blocking: frozenset[str] = frozenset()) -> list[PhaseBar]:
     """From what the run has reported. `blocking`: the phases of which the code says so; of the one that runs the
     report says it."""
     shown = (fire.progress or {}).get("pipeline")
@@ -49,18 +49,18 @@ def phases_of(fire: FireRecord, now: datetime, blocking: frozenset[str] = frozen
         begun = from_iso(since)
         blocks = bool(shown.get("blocking")) or name in blocking
         seconds = max(0.0, (now - begun).total_seconds())
-        found.append(Phase(name, "running", begun, seconds, fire.attempt, fire.replica or "", blocks))
+        found.append(PhaseBar(name, "running", begun, seconds, fire.attempt, fire.replica or "", blocks))
     return found
 
 
 def _passed(
     each: Mapping[str, Any], replicas: Mapping[int, str], fire: FireRecord, blocking: frozenset[str]
-) -> Phase:
+) -> PhaseBar:
     attempt = int(each.get("attempt") or 1)
     since = from_iso(each["started_at"]) if each.get("started_at") else None
     replica = replicas.get(attempt) or fire.replica or ""
     seconds = float(each.get("seconds") or 0.0)
-    return Phase(
+    return PhaseBar(
         each["name"],
         each["outcome"],
         since,
@@ -72,7 +72,7 @@ def _passed(
     )
 
 
-def gantt(phases: Sequence[Phase]) -> Markup:
+def gantt(phases: Sequence[PhaseBar]) -> Markup:
     timed = [phase for phase in phases if phase.since is not None]
     if not timed:
         return Markup("")
@@ -96,7 +96,7 @@ def gantt(phases: Sequence[Phase]) -> Markup:
     return picture(parts, len(phases) * ROW, f"{len(phases)} phases in {total}")
 
 
-def _bar(phase: Phase, begin: float, wide: float, top: int, shade: int) -> Markup:
+def _bar(phase: PhaseBar, begin: float, wide: float, top: int, shade: int) -> Markup:
     size = {"x": percent(begin), "y": top + 5, "width": percent(wide), "height": BAR, "rx": 2}
     fill = "f-failed" if phase.outcome == "failed" else f"shade{shade}"
     drawn = element("rect", **size, class_=fill + (" pulse" if phase.outcome == "running" else ""))

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from fencepost.insight.pictures.trends import Day
+from fencepost.insight.pictures.trends import DayTrend
 from fencepost.web.dashboard.pictures.svg import element, picture, titled
 
 CELL, GAP, LEFT, TOP = 13, 3, 30, 16
 BAD = ("failed", "lost", "missed")
 
 
-def calendar(days: Sequence[Day]) -> Markup:
+def calendar(days: Sequence[DayTrend]) -> Markup:
     first = days[0].day
     offset = first.weekday()
     most = max((sum(day.states.values()) for day in days), default=0)
@@ -36,7 +36,7 @@ def calendar(days: Sequence[Day]) -> Markup:
     return picture(parts, TOP + 7 * (CELL + GAP), label, width=str(wide))
 
 
-def _cell(day: Day, left: int, top: int, most: int) -> Markup:
+def _cell(day: DayTrend, left: int, top: int, most: int) -> Markup:
     states = day.states
     total, bad = sum(states.values()), sum(states.get(state, 0) for state in BAD)
     counted = ", ".join(f"{count} {state}" for state, count in states.items()) or "nothing was due"

@@ -46,8 +46,8 @@ def _span(stint: Stint, window: Window) -> tuple[float, float]:
 def _box(state: str, begin: float, end: float) -> Markup:
     high = HEIGHTS.get(state, 12)
     size = {"x": percent(begin), "width": percent(max(end - begin, THINNEST)), "height": high}
-    pulse = " pulse" if state == "running" else ""
-    return element("rect", **size, y=MIDDLE - high / 2, class_=f"bar-{state} f-{state}{pulse}")
+    animated = " pulse" if state == "running" else ""
+    return element("rect", **size, y=MIDDLE - high / 2, class_=f"bar-{state} f-{state}{animated}")
 
 
 def _title(stint: Stint) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from fencepost.insight.pictures.strips import LENGTH, Outcome
+from fencepost.insight.pictures.strips import LENGTH, StripOutcome
 from fencepost.web.dashboard.pictures.svg import element, number, picture, titled
 from fencepost.web.dashboard.render import length_of
 
@@ -17,7 +17,7 @@ WIDE = STEP * LENGTH
 NOT_RUN = ("skipped", "missed", "cancelled", "pending", "queued")
 
 
-def strip(outcomes: Sequence[Outcome]) -> Markup:
+def strip(outcomes: Sequence[StripOutcome]) -> Markup:
     """Oldest first; the newest is drawn at the right."""
     longest = max((each.took_seconds or 0.0 for each in outcomes), default=0.0)
     begin = WIDE - STEP * len(outcomes)
@@ -26,7 +26,7 @@ def strip(outcomes: Sequence[Outcome]) -> Markup:
     return picture([base, *marks], HIGH + 1, summary(outcomes), width=str(WIDE))
 
 
-def summary(outcomes: Sequence[Outcome]) -> str:
+def summary(outcomes: Sequence[StripOutcome]) -> str:
     if not outcomes:
         return "no run yet"
     counts = Counter(each.state for each in outcomes)
@@ -34,7 +34,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     return f"the last {len(outcomes)}: {counted}"
 
 
-def _mark(outcome: Outcome, left: int, longest: float) -> Markup:
+def _mark(outcome: StripOutcome, left: int, longest: float) -> Markup:
     state, took = outcome.state, outcome.took_seconds
     title = ", ".join(
         [

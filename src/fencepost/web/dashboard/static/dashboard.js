@@ -95,10 +95,11 @@ function say(text) {
 
 const SILENT = 16_000; // three beats of the service
 const BETWEEN = 2_000; // two readings of a page, however much happens
+const MOST_TRIES = 10; // readings for one event: the store's clock may have stepped back
 const light = document.querySelector("#live");
 const forms = "input:not([type=search]):not([type=checkbox]):not([type=hidden]), textarea";
 let wanted = document.body.dataset.live === "on" && !main.querySelector(`form[method=post] :is(${forms})`);
-let leave = null, channel = null, stream = null, heardAt = 0, lastRead = 0, timer = null, retries = 0, polled = false;
+let leave = null, joined = false, due = "", tries = 0, channel = null, stream = null, heardAt = 0, lastRead = 0, timer = null, retries = 0, polled = false;
 
 function show(state) {
   if (!light) return;
@@ -120,6 +121,7 @@ function begin() {
   const name = `fencepost dashboard ${root.href}`;
   channel = new BroadcastChannel(name);
   channel.onmessage = ({ data }) => heard(data);
+  joined = false;
   const waiting = new AbortController();
   const held = new Promise((release) => { leave = () => { waiting.abort(); release(); }; });
   show("live");
@@ -149,12 +151,13 @@ function open() {
   const mine = stream = new EventSource(url);
   heardAt = Date.now();
   for (const kind of ["hello", "fire", "job", "replica", "leader", "store", "reset", "beat"]) {
-    mine.addEventListener(kind, ({ data }) => {
+    mine.addEventListener(kind, ({ data, lastEventId }) => {
       retries = 0;
       let about = {};
       try { about = JSON.parse(data); } catch { /* then it may concern any page */ }
       polled = about.polled ?? polled; // each answer ends at once: that says nothing
-      const news = { kind, job: about.job_id ?? "", key: about.key ?? "", answers: about.answers, state: about.state ?? "", replica: about.replica ?? "" };
+      const at = about.now ?? lastEventId.split("~")[0];
+      const news = { kind, at, job: about.job_id ?? "", key: about.key ?? "", answers: about.answers, state: about.state ?? "", replica: about.replica ?? "" };
       channel?.postMessage(news);
       heard(news);
     });
@@ -167,8 +170,15 @@ function open() {
   };
 }
 
-function heard({ kind, job, key: fire, answers, state, replica }) {
+/** By the store's clock: all that changed until then is on the page. */
+const asOf = () => main.querySelector("[data-as-of]")?.dataset.asOf ?? "";
+
+function heard({ kind, at, job, key: fire, answers, state, replica }) {
   heardAt = Date.now();
+  // What changed after the page was made and before the stream began, or before this page listened, no event tells of.
+  const first = !joined || kind === "hello";
+  joined = true;
+  if (first && !(asOf() >= at)) reach(at);
   if (light?.dataset.state === "lost" && kind !== "store") soon();
   if (kind === "beat" || kind === "hello") { show("live"); return; }
   if (kind === "store") { show(answers ? "live" : "lost"); say(answers ? "The store answers again." : "The store does not answer."); }
@@ -180,6 +190,13 @@ function heard({ kind, job, key: fire, answers, state, replica }) {
     if (main.dataset.state) say(`This fire is ${state} now.`);
     main.dataset.state = state;
   }
+  reach(at);
+}
+
+/** Read the page, and again if what comes is older than that: a reading is shared with others for a while. */
+function reach(at) {
+  if (at > due) due = at;
+  tries = 0;
   soon();
 }
 
@@ -194,6 +211,7 @@ function soon() {
     const begun = performance.now();
     await refresh();
     lastRead = Date.now() + Math.min(30_000, 4 * (performance.now() - begun)); // a service that is busy is asked less
+    if (asOf() && asOf() < due && tries++ < MOST_TRIES) soon();
   }, wait);
 }
 

@@ -1,0 +1,165 @@
+"""A connection of our own: what is at its other end, how long to wait for it, and errors in our words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import pymysql
+from pymysql.constants import CLIENT
+
+from fencepost.errors import ConfigurationError, FencepostError, StoreCorrupt, StoreUnavailable
+from fencepost.model import checked_id
+from fencepost.store.mysql.address import options_of
+from fencepost.store.sql.gathered import GatheredStatements, Result
+from fencepost.store.sql.meta import prefix_of
+from fencepost.store.sql.statements import into
+from fencepost.store.threads import Undone
+
+CONNECT_TIMEOUT = 3
+PATIENCE = 6
+"""Seconds to wait for an answer, unless a TTL is so short that this would be too long."""
+OLDEST = {"MySQL": (8, 0), "MariaDB": (10, 6)}
+SESSION = """
+set session transaction isolation level read committed;
+set session time_zone = '+00:00', innodb_lock_wait_timeout = {0}, lock_wait_timeout = {0},
+    sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'
+"""
+AT_REST = "set session wait_timeout = 86400"
+"""Between two steps a session may be idle."""
+MEET = "select version(), @@read_only, database(), @@innodb_flush_log_at_trx_commit, @@hostname, @@port, @@datadir"
+# When it started. Both numbers are from one reading of its clock, so the difference is always the same.
+STARTED = "select unix_timestamp() - variable_value from {}.global_status where variable_name = 'uptime'"
+READ_ONLY = (1290, 1836, 1792)
+"""It was the primary, or never was."""
+REFUSED = (1044, 1045, 1049, 1142, 1143, 1227, 1665, 1698, 2061)
+"""Until somebody changes something."""
+GONE = (1146, 1054)
+PASSING = (pymysql.err.OperationalError, pymysql.err.InterfaceError, pymysql.err.InternalError)
+"""Lost, locked, full, stopping."""
+DEADLOCK = 1213
+LONGEST = 38
+"""Letters of a namespace: with ours around them a name must have no more than 64."""
+
+
+class Names:
+    def __init__(self, namespace: str) -> None:
+        if len(checked_id(namespace, "namespace")) > LONGEST:
+            raise ConfigurationError(
+                f"namespace {namespace[:20]!r}… is too long for MySQL; use at most {LONGEST} characters"
+            )
+        self.namespace = namespace
+        self.prefix = prefix_of(namespace)
+        self._statements: dict[str, str] = {}
+
+    def sql(self, statement: str) -> str:
+        """With the names of tables for `{fires}`, and the driver's mark for `?`."""
+        if statement not in self._statements:
+            text = re.sub(r"\{(\w+)\}", self._table, statement)
+            self._statements[statement] = text.replace("%", "%%").replace("?", "%s")
+        return self._statements[statement]
+
+    def _table(self, found: re.Match[str]) -> str:
+        """No underscore: a namespace might end there."""
+        return f"`{self.prefix}{found[1].replace('_', '')}`"
+
+
+class MysqlConnection(GatheredStatements):
+    def __init__(self, url: str, names: Names, patience: int = PATIENCE) -> None:
+        """To the primary. Refuses what cannot be worked with."""
+        self.names = names
+        self.patience = patience
+        self.hold = max(1, patience // 2)
+        """Seconds after which the server ends a session that is silent within a step."""
+        # Who waits for the lock outlasts a holder that is thrown out; and it is the server that says so.
+        lock_wait = max(self.hold + 1, patience - 1)
+        self.raw = pymysql.connect(
+            **options_of(url),
+            charset="utf8mb4",
+            collation="utf8mb4_bin",
+            autocommit=True,
+            connect_timeout=CONNECT_TIMEOUT,
+            read_timeout=lock_wait + 1,
+            write_timeout=lock_wait + 1,
+            program_name="fencepost",
+            client_flag=CLIENT.MULTI_STATEMENTS,
+        )
+        super().__init__(names.sql, self.raw.escape)
+        try:
+            self._meet(SESSION.format(lock_wait))
+        except BaseException:
+            self.raw.close()
+            raise
+
+    def _meet(self, session: str) -> None:
+        flavour = "MariaDB" if "mariadb" in self.raw.get_server_info().lower() else "MySQL"
+        schema = "information_schema" if flavour == "MariaDB" else "performance_schema"
+        *_, met, started = self.request(f"{session}; {MEET}; {STARTED.format(schema)}")
+        version, read_only, self.database, flush, *place = met.rows[0]
+        number = version.split("-")[0]
+        self.version = f"{flavour} {number}"
+        if tuple(int(part) for part in number.split(".")[:2]) < OLDEST[flavour]:
+            needed = ".".join(map(str, OLDEST[flavour]))
+            raise ConfigurationError(f"this is {self.version}; Fencepost needs {needed} or newer: upgrade it")
+        if str(read_only) not in ("0", "OFF"):
+            raise StoreUnavailable("this server is read-only: is it a replica? Name the primary in the URL")
+        self.started = int(started.rows[0][0])
+        self.is_durable = flush == 1
+        # Where a crash may cost the last second, each start of the server begins another history.
+        self.history = "/".join(map(str, place if self.is_durable else (*place, self.started)))
+
+    def request(self, text: str) -> list[Result]:
+        with self.raw.cursor() as cursor:
+            cursor.execute(text)
+            results = [Result(cursor.fetchall(), cursor.rowcount)]
+            while cursor.nextset():
+                results.append(Result(cursor.fetchall(), cursor.rowcount))
+        return results
+
+    def put(self, table: str, columns: Sequence[str], rows: Sequence[Any]) -> None:
+        self.many(upsert(table, tuple(columns), tuple(columns[1:])), rows)
+
+    change = put
+    """Columns that are left out need no value, so this inserts nothing where a row exists."""
+
+    def add_missing(self, table: str, columns: Sequence[str], rows: Sequence[Any]) -> None:
+        self.many(upsert(table, tuple(columns), tuple(columns[:1])), rows)
+
+    def close(self, forked: bool = False) -> None:
+        """`forked`: in a child, without a word to the server. The session is the parent's."""
+        if forked:
+            self.raw._force_close()
+        elif self.raw.open:
+            self.raw.close()
+
+
+@cache
+def upsert(table: str, columns: tuple[str, ...], changing: tuple[str, ...]) -> str:
+    """Insert rows, or change these columns of those that exist: an update of many rows in one statement."""
+    changes = ", ".join(f"`{name}` = values(`{name}`)" for name in changing)
+    return f"insert {into(table, columns)} on duplicate key update {changes}"
+
+
+def is_cut_off(error: pymysql.err.Error) -> bool:
+    """The connection has ended; not one that is merely silent."""
+    return error.args[:1] in ((2006,), (2013,)) and not isinstance(error.__context__, TimeoutError)
+
+
+def told(error: pymysql.err.Error, name: str) -> FencepostError:
+    """The error as one of ours; `name`: the store in messages, without secrets."""
+    code, words = (*error.args, "", "")[:2]
+    text = f"{name}: {words or code or type(error).__name__}"
+    if code == DEADLOCK:
+        return Undone(text)
+    if code in READ_ONLY:
+        return StoreUnavailable(f"{text}; has another server become the primary?")
+    if code in REFUSED:
+        return ConfigurationError(f"{text}; check the URL, the user and what it may do")
+    if code in GONE:
+        remedy = "restore them from a backup, or stop all replicas and start anew"
+        return StoreCorrupt(f"{text}; tables of Fencepost are gone: {remedy}")
+    if isinstance(error, PASSING):
+        return StoreUnavailable(text)
+    return StoreCorrupt(f"{text}; this should not happen: please report it")

@@ -1,0 +1,68 @@
+"""The line: a second connection, on a thread of its own. It shows that its replica is there, and looks for hints.
+
+A *beacon* is a named lock (`GET_LOCK`) of its session, and the server lets go of it however the session ends. One that
+was written down and is free means that its session is gone. That permits taking leadership, never more: the process may
+live, cut off for a moment. Locks end with the server, too: a beacon counts only on the start of it that it was lit on.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fencepost.errors import StoreUnavailable
+from fencepost.store.mysql.connection import MysqlConnection
+from fencepost.store.mysql.session import Session
+
+log = logging.getLogger("fencepost")
+
+GONE = "select replica from {beacons} where replica in ? and started = ? and is_used_lock(name) is null"
+
+
+class Line:
+    def __init__(self, url: str, namespace: str) -> None:
+        self.session = Session(url, namespace, self._light_all)
+        self._held: set[str] = set()
+
+    async def hold(self, replica: str) -> None:
+        """From now on this replica's beacon is lit, as long as there is a connection."""
+        self._held.add(replica)
+        await self._ask(lambda db: self._light(db, replica))
+
+    async def release(self, replica: str) -> None:
+        self._held.discard(replica)
+        await self._ask(lambda db: db.do("delete from {beacons} where replica = ?", replica))
+
+    async def gone(self, replicas: Sequence[str]) -> frozenset[str]:
+        """Those whose session has ended."""
+        others = [replica for replica in replicas if replica not in self._held]
+        rows = await self._ask(lambda db: db.all(GONE, others, db.started)) if others else None
+        return frozenset(row[0] for row in rows or ())
+
+    async def hints(self) -> int | None:
+        """How many there have been; None: not known."""
+        row = await self._ask(lambda db: db.one("select hints from {turn}"))
+        return row[0] if row else None
+
+    async def _ask(self, work: Callable[[MysqlConnection], Any]) -> Any:
+        """None: there is no connection. The main one has the same trouble, and says so."""
+        return await self.session.thread.run(self._answer, work)
+
+    def _answer(self, work: Callable[[MysqlConnection], Any]) -> Any:
+        try:
+            return self.session.ask(work)
+        except StoreUnavailable as error:
+            log.debug("the line was cut: %s", error)
+            return None
+
+    def _light_all(self, db: MysqlConnection) -> None:
+        for replica in tuple(self._held):
+            self._light(db, replica)
+
+    def _light(self, db: MysqlConnection, replica: str) -> None:
+        """Locked before others can find it. Each time by another name: a session that was cut off may keep it."""
+        name = f"fencepost:{secrets.token_hex(16)}"
+        db.one("select get_lock(?, 0)", name)
+        db.put("beacons", ("replica", "name", "started"), [(replica, name, db.started)])
