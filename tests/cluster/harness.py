@@ -362,12 +362,16 @@ class Cluster:
 
     def _judge(self, reader: Reader, until: datetime) -> Verdict:
         since = datetime.fromtimestamp(self.anchor, UTC) - timedelta(days=1)
-        jobs = reader.ask(lambda store: store.jobs())
-        due: dict[str, list[datetime]] = {}
-        for record in jobs:
-            history = reader.ask(lambda store, id=record.id: store.history(id))  # type: ignore[misc]
-            due[record.id] = due_by(history, until)
-        fires = [fire for fire in reader.fires(since, until + timedelta(microseconds=1)) if fire.scheduled]
+        histories = {
+            record.id: reader.ask(lambda store, id=record.id: store.history(id))  # type: ignore[misc]
+            for record in reader.ask(lambda store: store.jobs())
+        }
+        due = {job_id: due_by(history, until) for job_id, history in histories.items()}
+        fires = [
+            by_then(fire, until, histories.get(fire.job_id, ()))
+            for fire in reader.fires(since, until + timedelta(microseconds=1))
+            if fire.scheduled
+        ]
         marks = self.marks()
         self.replicas.update({mark.replica: mark.pid for mark in marks})
         verdict = judge(due, fires, marks, self.faults, self.replicas)
@@ -432,6 +436,15 @@ def due_by(history: Sequence[JobEvent], until: datetime) -> list[datetime]:
             end = min(until, successor.at) if successor else until
             due += due_between(event.trigger, event.since, end)
     return due
+
+
+def by_then(fire: FireRecord, until: datetime, history: Sequence[JobEvent]) -> FireRecord:
+    """The part of a row that was due by then. Replicas go on until they are stopped, and what they skip meanwhile joins
+    the row of what was skipped before."""
+    if fire.last_due <= until:
+        return fire
+    later = [moment for moment in due_by(history, fire.last_due) if moment > until]
+    return replace(fire, count=fire.count - len(later), last_due_at=until)
 
 
 # --- the verdict ------------------------------------------------------------------------------------------

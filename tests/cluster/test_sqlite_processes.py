@@ -6,17 +6,18 @@ import itertools
 import shutil
 import sqlite3
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from fencepost.errors import ConfigurationError, StoreCorrupt
-from fencepost.model import Attempt, FireRecord, State, fire_key
+from fencepost.model import Attempt, FireRecord, JobEvent, State, fire_key
+from fencepost.model.triggers import every
 from fencepost.store import local
 from fencepost.store.local import refuse_network_file_system
 from fencepost.store.sqlite import SqliteStore
-from tests.cluster.harness import Cluster, Fault, Mark, judge
+from tests.cluster.harness import Cluster, Fault, Mark, by_then, due_by, judge
 
 FORKING = Path(__file__).parent / "apps" / "forking.py"
 SHORT = {"leader_ttl": 1.5, "run_ttl": 1.5, "heartbeat": 0.5}
@@ -236,6 +237,17 @@ def test_the_judge_sees_what_is_not_accounted_for():
     assert judge({"j": [T0]}, [], [], [], {}).unaccounted
     assert judge({"j": []}, [FireRecord(fire_key("j", T0), "j", T0)], [], [], {}).invented
     assert judged().invented, "succeeded without a start"
+
+
+@pytest.mark.parametrize(("count", "invented"), [(4, False), (5, True), (3, True)])
+def test_the_judge_leaves_out_what_joined_a_row_after_the_end(count, invented):
+    defined = JobEvent("j", T0, "defined", 1, since=T0, trigger=every(seconds=1, anchor=T0).to_json())
+    first, last = T0 + timedelta(seconds=1), T0 + timedelta(seconds=4)
+    row = FireRecord(fire_key("j", first), "j", first, state=State.SKIPPED, count=count, last_due_at=last)
+    until = T0 + timedelta(seconds=2.5)
+    part = by_then(row, until, [defined])
+    verdict = judge({"j": due_by([defined], until)}, [part], [], [], {})
+    assert bool(verdict.violations()) is invented, verdict
 
 
 @pytest.mark.parametrize(

@@ -99,15 +99,16 @@ async def test_an_old_primary_that_can_only_read_is_left(pair: Pair) -> None:
         pair.primary.execute("alter system set default_transaction_read_only = on")
         pair.primary.execute("select pg_reload_conf()")
 
-        async def beats() -> bool:
+        async def known_to_the_standby() -> bool:
+            """Its server reads the changed setting a moment after it was asked to: until then it takes heartbeats."""
             try:
-                return (await store.heartbeat(HeartbeatRequest("a", 2, 30.0, 10.0))).known
+                reply = await store.heartbeat(HeartbeatRequest("a", 2, 30.0, 10.0))
             except StoreUnavailable:
                 return False
+            assert store._db is not None
+            return reply.known and store._db.info.port == pair.standby.port
 
-        await until(beats)
-        assert store._db is not None
-        assert store._db.info.port == pair.standby.port
+        await until(known_to_the_standby)
         assert (await store.roster()).leader.era.incarnation == 1
 
         async def line_followed() -> bool:
