@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 STORES_OF = {
     "readers": readers.STORES,
     "dashboard": readers.STORES,
-    "later": readers.STORES,
+    "later": later.STORES,
     "many": many.STORES,
 }
 """What is measured on some stores only."""

@@ -499,6 +499,21 @@ class Verdict:
             found.append(f"a start {max(self.lateness):.3f} s late: {self.latest}")
         return found
 
+    def evidence(self, most: int = 3) -> str:
+        """What is known of the first fires that something is wrong with."""
+        assert self.history is not None
+        wrong = {*self.doubled[:most], *self.twice_with_one_token[:most], *self.lost_unexplained[:most]}
+        marks = sorted(self.history.marks, key=lambda mark: mark.steady)
+        lines = [
+            str(each)
+            for key in sorted(wrong)
+            for each in (
+                *(fire for fire in self.history.fires if fire.key == key),
+                *(mark for mark in marks if mark.key == key),
+            )
+        ]
+        return "\n".join(lines)
+
     def __str__(self) -> str:
         states = ", ".join(f"{count} {state}" for state, count in sorted(self.states.items()))
         late = " / ".join(f"{self.late(share) * 1000:.1f}" for share in (0.5, 0.99, 1.0))

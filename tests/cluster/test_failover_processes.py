@@ -47,7 +47,7 @@ def nothing_wrong(cluster: Cluster) -> Verdict:
     assert verdict.history is not None
     lost = {fire.key for fire in verdict.history.fires if fire.reason == Reason.DATA_LOSS}
     verdict.lost_unexplained = [key for key in verdict.lost_unexplained if key not in lost]
-    assert verdict.violations() == [], verdict
+    assert verdict.violations() == [], f"{verdict}\n{verdict.evidence()}\n{told_by_all(cluster)}"
     return verdict
 
 

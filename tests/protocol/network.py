@@ -77,6 +77,8 @@ class Network:
         self.on_commit: Callable[[Process | None, str, tuple[Any, ...], Any], None] = lambda *_: None
         self.on_send: Callable[[Process, str], float] = lambda *_: 0.0
         """Told when a process sends something; says for how many seconds it is held up on its way."""
+        self.finding_server: Callable[[str], float] = lambda name: 0.0
+        """Seconds that a request of this name takes to find its server. It is composed before that."""
         self.refusal: Callable[[str, tuple[Any, ...]], Exception | None] = lambda *_: None
         """What the server answers in place of taking a step: it cannot write this."""
         self.on_refusal: Callable[[Request], None] = lambda request: None
@@ -122,7 +124,11 @@ class Network:
         request = Request(process, name, args, answer, self.world.now, self._starts)
         held_up = self.on_send(process, name)
         if not self._lost(process, self.weather.lose_request):
-            self.world.at(self.world.now + self._delay() + held_up, lambda: self._arrive(request))
+            under_way = self._delay() + held_up
+            if found_in := self.finding_server(name):
+                self.world.at(self.world.now + found_in, lambda: self._leave(request, under_way))
+            else:
+                self._leave(request, under_way)
         try:
             return await answer
         finally:
@@ -137,6 +143,11 @@ class Network:
         finally:
             timer.cancel()
             self._waiting = [entry for entry in self._waiting if entry[1] is not hint]
+
+    def _leave(self, request: Request, seconds: float) -> None:
+        """For the server of this moment."""
+        request.start = self._starts
+        self.world.at(self.world.now + seconds, lambda: self._arrive(request))
 
     def _arrive(self, request: Request) -> None:
         if not self.service_time and self._busy_until <= self.world.now:

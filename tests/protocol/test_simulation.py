@@ -158,6 +158,8 @@ SLOW = {
 """Mutants that take more than a few seconds to be noticed, in `make test-all`."""
 
 RARE = {
+    "a_heartbeat_makes_up_for_a_lost_step",
+    "seen_meanwhile_is_forgotten",
     "unread_jobs_free_no_places",
     "innocent_runs_not_recorded",
     "pause_ahead_cannot_be_ended",

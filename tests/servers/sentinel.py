@@ -15,7 +15,8 @@ from tests.servers.redislike import Option, RedisServer, valkey
 SERVICE = "main"
 DOWN_AFTER = 500
 """Milliseconds after which a server that does not answer is taken for down."""
-PATIENCE = 30.0
+PATIENCE = 90.0
+"""Seconds. Sentinels that were kept waiting for the processor do nothing for 30 s (their tilt mode)."""
 
 
 class SentinelServer(RedisServer):

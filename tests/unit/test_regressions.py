@@ -586,6 +586,43 @@ def test_who_was_declared_dead_can_still_prove_a_loss_that_forgets_it():
     cluster.until(lambda: member.told("store.lost_data"), 10)
 
 
+def test_what_is_claimed_while_a_heartbeat_finds_its_way_is_reported_with_the_next():
+    """The heartbeat was composed, then asked the Sentinels for the primary. What its replica claimed of the old one
+    meanwhile was in no heartbeat: the new one did not know of it, and let it run a second time."""
+    cluster = Cluster(remote=True)
+    store = cluster.network.state = SimulatedStore()
+
+    async def body(fire):
+        await asyncio.sleep(4)
+
+    member, other = [cluster.add(Job("job", "body", every(seconds=5)), body=body) for _ in range(2)]
+    cluster.until(lambda: len(store.replicas.rows) == 2 and len(cluster.starts) == 1, 12)
+    heartbeat, on_its_way = member.replica.store.heartbeat, []
+
+    async def find_the_primary_first(request):
+        on_its_way.append(request)
+        while on_its_way:
+            await asyncio.sleep(0.01)
+        return await heartbeat(request)
+
+    cluster.run(4.2)
+    member.replica.store.heartbeat = find_the_primary_first
+    member.replica.heartbeat.wake()
+    cluster.until(lambda: on_its_way, 1)
+    replicated = store.snapshot()
+    cluster.network.cut_off.add(other.replica.id)
+    cluster.until(lambda: len(cluster.starts) == 2, 2)
+    store.restore(replicated)
+    cluster.network.restart_store()
+    cluster.ask("restarted", "another start")
+    member.replica.store.heartbeat = heartbeat
+    on_its_way.clear()
+    cluster.network.cut_off.clear()
+    cluster.run(20)
+    assert set(cluster.starts.values()) == {1}, cluster.starts
+    assert "lost" in {fire.state.value for fire in cluster.fires("job")}
+
+
 def test_who_has_joined_again_is_not_the_one_that_was_silent():
     """Its renewals were counted anew and had come to the same number: it was taken for dead after half a heartbeat."""
     cluster = Cluster()

@@ -64,7 +64,7 @@ class Heartbeat(Service):
             replica.inspector.wake()
         if request.targets is not None:
             replica.worker.wake()  # its last reply was for the tasks known before
-        if not reply.known or self._should_lead(reply):
+        if not reply.known or replica.data_loss.has_unreported or self._should_lead(reply):
             return 0.0
         silent = replica.leadership.silent
         if silent:
@@ -88,13 +88,13 @@ class Heartbeat(Service):
 
     def _learn(self, reply: HeartbeatReply, request: HeartbeatRequest, sent: float) -> None:
         replica = self.replica
+        replica.learn_era(reply, request.seen)
         if not reply.known and not self._joining:
             replica.emit("replica.expired", detail="this replica was declared dead; joining again")
             replica.data_loss.rejoin()
         elif reply.known and self._joining:
             replica.joined()
         self._joining = not reply.known
-        replica.learn_era(reply)
         self._notice_step(reply)
         self._learn_leader(reply, request.campaign, sent)
         trusted_until = sent + TRUSTED * replica.settings.run_ttl.total_seconds()

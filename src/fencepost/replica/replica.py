@@ -52,7 +52,7 @@ from fencepost.runs.recurring import RecurringErrors
 from fencepost.runs.run import Host
 from fencepost.runs.tasks import Registry
 from fencepost.settings import Settings
-from fencepost.store.base import Evidence, HeartbeatReply, Store
+from fencepost.store.base import Evidence, HeartbeatReply, Seen, Store
 from fencepost.store.inbox import inbox_of
 from fencepost.store.rereading import readable_job
 
@@ -247,10 +247,10 @@ class Replica:
         """The term this replica may act as the leader in, now."""
         return None if self.draining else self.leadership.term(self.clock.steady())
 
-    def learn_era(self, reply: HeartbeatReply) -> None:
+    def learn_era(self, reply: HeartbeatReply, reported: Seen) -> None:
         steady = self.clock.steady()
         waited = self.data_loss.seconds_until_claims(steady)
-        lost = self.data_loss.note_heartbeat(reply, steady)
+        lost = self.data_loss.note_heartbeat(reply, reported, steady)
         if not waited and (wait := self.data_loss.seconds_until_claims(steady)):
             log.warning(
                 "%s claims nothing for %.0f s: the store's server has restarted and may have lost writes; meanwhile "

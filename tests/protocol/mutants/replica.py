@@ -155,6 +155,22 @@ REPLICA: tuple[Mutant, ...] = (
         focus=("values",),
     ),
     mutant(
+        "seen_meanwhile_is_forgotten",
+        "what was seen after a heartbeat was composed is reported with the next one",
+        DATA_LOSS_DETECTOR,
+        "        self.has_unreported = not is_of_seen and self.seen != reported\n",
+        "        self.has_unreported = False\n",
+        focus=("moves",),
+    ),
+    mutant(
+        "a_heartbeat_makes_up_for_a_lost_step",
+        "a heartbeat that the new server counts does not stand for a step that it has lost",
+        DATA_LOSS_DETECTOR,
+        "        if reply.steps == self.seen.steps:\n",
+        "        if False:\n",
+        focus=("moves",),
+    ),
+    mutant(
         "nothing_was_seen",
         "a heartbeat tells what the replica was told",
         HEART,

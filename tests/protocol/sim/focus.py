@@ -16,10 +16,12 @@ SHARES = {
     "rows": 0.25,
     "values": 0.25,
     "backfills": 0.4,
+    "moves": 0.06,
 }
 """Newer fires replace older runs; jobs follow others; jobs share limits; jobs have priorities; some run on an engine;
 there is a channel of notices; an application changes its jobs while it runs; rows cannot be read; values cannot be
-written; people ask for backfills, skips, later fires and jitter."""
+written; people ask for backfills, skips, later fires and jitter; heartbeats find their server after they were
+composed."""
 
 
 class Focus:

@@ -30,6 +30,7 @@ from tests.protocol.sim.engine import NAME, FakeEngine
 from tests.protocol.sim.faults import CHORES, FAULTS, Faults
 from tests.protocol.sim.focus import Focus
 from tests.protocol.sim.members import Member, draw_member, equip
+from tests.protocol.sim.moves import Moves
 from tests.protocol.sim.notices import Notices
 from tests.protocol.sim.rows import Rows
 from tests.protocol.sim.store import SimulatedStore
@@ -96,6 +97,7 @@ class Simulation:
         self.values = Values(seed, self.focus, self.checker.books, lambda: self.calm)
         self.network.refusal = self.values.refusal
         self.network.on_send = self._sent
+        self.network.finding_server = Moves(seed, self.focus, lambda: self.calm).seconds
         self.network.on_delivery = self._delivered
         self.network.on_refusal = self.checker.refused
         self.store.fires.on_row = self.checker.row
