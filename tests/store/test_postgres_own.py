@@ -123,7 +123,7 @@ async def test_the_comparison_takes_both_ways(
             "limit 1) is distinct from false as plain",
             marks=pytest.mark.rare,
         ),
-        ("claim", "(leads or not j.leader_only)", "true"),
+        ("jobs_due", "(p_leads or not j.leader_only)", "true"),
         pytest.param("close_row", "f.reason = 'coalesced'", "true", marks=pytest.mark.rare),
         ("settle", "other.job_id = w.job_id) = 1", "other.job_id = w.job_id) > 0"),
         ("plan", "and c.cursor = w.cursor", ""),
@@ -136,7 +136,7 @@ async def test_a_condition_left_out_is_noticed(
 ) -> None:
     text = schema.script(script)
     assert condition in text
-    scripts = {name: schema.script(name) for name in (*schema.SCRIPTS, "entries")} | {
+    scripts = {name: schema.script(name) for name in (*schema.SCRIPTS, *schema.ADDED)} | {
         script: text.replace(condition, without)
     }
     monkeypatch.setattr(schema, "script", scripts.__getitem__)

@@ -69,11 +69,13 @@ async def test_a_sqlite_database_of_schema_1_goes_on(tmp_path: Path) -> None:
 def to_postgresql_schema_1(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute("drop table fencepost.outcomes, fencepost.later")
+        admin.execute("drop index fencepost.jobs_due")
         admin.execute("alter table fencepost.jobs drop column priority")
         admin.execute("update fencepost.meta set value = '1' where name = 'schema'")
         admin.execute(
             "do $$ begin execute (select string_agg(format('drop function %s;', oid::regprocedure), '')"
-            " from pg_proc where proname in ('settle', 'close_row', 'turns')); end $$"
+            " from pg_proc where proname in ('settle', 'close_row', 'turns',"
+            " 'turns_by_task', 'is_crowded_out', 'soonest')); end $$"
         )
 
 

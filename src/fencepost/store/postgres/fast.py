@@ -146,13 +146,9 @@ class FastUpdates:
 
 # When something will be due is read beside the function: what it settles changes nothing for its job.
 _SETTLE = f"""
-select settled, reported, steps, (
-    select greatest(0, j.look_at - coalesce(%s, {{schema}}.wall())) from {{schema}}.jobs j
-        where j.look_at is not null
-            and (not j.leader_only or (select l.holder from {{schema}}.lease l) = %s)
-            and (select not r.draining from {{schema}}.replicas r where r.id = %s)
-            and (select true from {{schema}}.replica_targets k where k.replica = %s and k.target = j.target)
-        order by j.look_at, j.id limit 1)
+select settled, reported, steps, case when (select not r.draining from {{schema}}.replicas r where r.id = %s)
+    then {{schema}}.soonest(%s, (select l.holder from {{schema}}.lease l) = %s, array[]::text[])
+        - coalesce(%s, {{schema}}.wall()) end
 from {{schema}}.settle({", ".join(["%s"] * 18)})
 """
 
@@ -186,9 +182,9 @@ def settle(db: Connection, replica: str, updates: Sequence[Update], now: Now) ->
     if not ends and not reports:
         return FastUpdates(Updated((False,) * len(updates)), tuple(range(len(updates))))
     ended, reporting = columns(ends.values(), "tbbttttt"), columns(reports.values(), "tbtbttbt")
-    asked = now[0], replica, replica, replica, replica, *ended, *reporting, now[0]
+    asked = replica, replica, replica, now[0], replica, *ended, *reporting, now[0]
     settled, reported, steps, left = db.call(_SETTLE, *asked)
-    wake_in = None if left is None else left / 1e6
+    wake_in = None if left is None else max(0.0, left / 1e6)
     accepted = _numbers(ends, settled) | _numbers(reports, reported)
     rest = tuple(n for n in range(len(updates)) if n not in accepted and n not in reports)
     answers = tuple(n in accepted for n in range(len(updates)))

@@ -60,15 +60,15 @@ class PostgresFind(Find):
         """What is noted, and not yet written, is put in its place."""
         noted, aside = self._save.jobs, set(self._reader.registry.aside)
         passed = Texts([*noted, *aside])
-        query = "select j.look_at from {schema}.jobs j where j.look_at is not null and j.id <> all(%s)"
         if replica is None:
+            query = "select j.look_at from {schema}.jobs j where j.look_at is not null and j.id <> all(%s)"
             row = self._db.one(f"{query} order by j.look_at limit 1", passed)
         else:
-            own = f"{query} and {_known(leads)} order by j.look_at, j.id limit 1"
-            row = self._db.one(own, passed, replica.id)
+            row = self._db.one("select {schema}.soonest(%s, %s, %s)", replica.id, leads, passed)
         others = (change for id, change in noted.items() if id not in aside)
         moments = [change.decide_at for change in others if _may_run(change, replica, leads)]
-        return min((at for at in (*moments, moment(row[0]) if row else None) if at is not None), default=None)
+        stored = moment(row[0]) if row and row[0] is not None else None
+        return min((at for at in (*moments, stored) if at is not None), default=None)
 
     def due_plans(self, until: datetime, limit: int) -> list[str]:
         self._save.write()
@@ -125,13 +125,6 @@ class PostgresFind(Find):
     def count_entries(self, prefix: str) -> int:
         query = "select count(*) from {schema}.entries where key >= %s and key < %s"
         return int(self._db.one(query, prefix, after_all(prefix))[0])
-
-
-def _known(leads: bool) -> str:
-    """Jobs whose task a replica knows. Registered once: a list sent with each claim would cost more than it. Not as
-    `exists`, which may be turned into a join with all it knows."""
-    known = "(select true from {schema}.replica_targets k where k.replica = %s and k.target = j.target)"
-    return known if leads else f"not j.leader_only and {known}"
 
 
 def _may_run(change: JobChange, replica: ReplicaRecord | None, leads: bool) -> bool:

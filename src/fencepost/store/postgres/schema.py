@@ -37,8 +37,11 @@ IN_WORDS = {
     3: "add the priority of jobs, and the function that claims what is due in its order",
 }
 """The same for people."""
-ADDED = {"entries": "add the table of notification rules and the outbox"}
-"""What is added without a new version: older replicas do not mind."""
+ADDED = {
+    "entries": "add the table of notification rules and the outbox",
+    "jobs_due": "add the index of what is due by task, and the functions that use it",
+}
+"""Tables and indexes that are added without a new version: older replicas do not mind."""
 
 # Constant, because the schema whose name the other locks are made from is not there yet.
 _ALONE = "select pg_advisory_xact_lock(1718972275, 0)"
@@ -73,9 +76,9 @@ def prepare(connection: Connection, place: str, converts: bool) -> None:
             for number in range(found.stored, VERSION):
                 _run(connection, UPGRADES[number])
                 set_meta(connection, "schema", str(number + 1))
-            for table in ADDED:
-                if not _has(connection, table):
-                    _run(connection, (table,))
+            for name in ADDED:
+                if not _has(connection, name):
+                    _run(connection, (name,))
         except errors.InsufficientPrivilege as error:
             raise ConfigurationError(
                 f"{place} has format {found.stored}, and this user may not convert it ({str(error).strip()}); let the "
@@ -88,7 +91,7 @@ def stored_format(connection: Connection) -> Format | None:
     found = version(connection)
     if found is None:
         return None
-    missing = [words for table, words in ADDED.items() if not _has(connection, table)]
+    missing = [words for name, words in ADDED.items() if not _has(connection, name)]
     return format_of(found, VERSION, IN_WORDS, missing)
 
 
@@ -107,8 +110,8 @@ def version(connection: Connection) -> int | None:
     return int(meta(connection, "schema") or 0)
 
 
-def _has(connection: Connection, table: str) -> bool:
-    return connection.one(_EXISTS, connection.names.schema, table) is not None
+def _has(connection: Connection, relation: str) -> bool:
+    return connection.one(_EXISTS, connection.names.schema, relation) is not None
 
 
 def meta(connection: Connection, name: str) -> str | None:

@@ -125,17 +125,18 @@ begin
                 look_at = (select p.due_at from {schema}.planned p
                     where p.job_id = j.id and p.due_at > wall order by p.due_at limit 1)
             where j.id = any(job_ids);
-        delete from {schema}.planned p where p.job_id = any(job_ids) and p.due_at <= wall;
+        -- One job after another: for a list of them the planner may walk through all that is due instead.
+        delete from {schema}.planned where planned.ctid = any(array(
+            select decided.at from unnest(job_ids) as c (job_id) cross join lateral (
+                select p.ctid as at from {schema}.planned p
+                where p.job_id = c.job_id and p.due_at <= wall order by p.due_at) decided));
         insert into {schema}.live (job_id, due_at, state, token, replica, claim_no, attempt, started_at)
             select d.job_id, d.due_at, 'running', d.token, p_replica, p_number, 1, wall
             from unnest(job_ids, dues, tokens) as d (job_id, due_at, token);
     end if;
 
     if more is null then
-        select j.look_at into soonest from {schema}.jobs j
-            where j.look_at is not null and (leads or not j.leader_only)
-                and (select true from {schema}.replica_targets k where k.replica = p_replica and k.target = j.target)
-            order by j.look_at, j.id limit 1;
+        soonest := {schema}.soonest(p_replica, leads, array[]::text[]);
         contended := soonest <= wall and coalesce(cardinality(candidates), 0) < p_room;
         if candidates is null then
             -- Nothing was claimed. Should a crash of the server undo this, its sender's connection is gone as well, and

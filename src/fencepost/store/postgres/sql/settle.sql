@@ -11,7 +11,7 @@ create function {schema}.settle(
     r_jobs text[], r_dues bigint[], r_names text[], r_tokens bigint[], r_progress text[], r_checkpoints text[],
     r_saves bigint[], r_outputs text[],
     p_wall bigint,
-    out settled bigint[], out reported bigint[], out due boolean, out steps bigint
+    out settled bigint[], out reported bigint[], out steps bigint
 ) language plpgsql as $$
 declare
     wall bigint;
@@ -81,12 +81,4 @@ begin
     else
         update {schema}.replicas r set steps = r.steps + 1 where r.id = p_replica returning r.steps into steps;
     end if;
-
-    perform 1 from {schema}.jobs j
-        where j.look_at <= wall
-            and (not j.leader_only or (select l.holder from {schema}.lease l) = p_replica)
-            and (select not r.draining from {schema}.replicas r where r.id = p_replica)
-            and (select true from {schema}.replica_targets k where k.replica = p_replica and k.target = j.target)
-        order by j.look_at limit 1;
-    due := found;
 end $$;

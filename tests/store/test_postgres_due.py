@@ -1,0 +1,111 @@
+"""Which jobs PostgreSQL finds due: the same by each way, and at a cost that follows what a replica can run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from fencepost import at
+from fencepost.model import Job
+from fencepost.model.triggers import every
+from fencepost.store.base import PutJob
+from fencepost.store.postgres import PostgresStore, schema
+from fencepost.store.postgres.fast import CONTENDED
+from fencepost.testing.conformance import HandClock, Harness
+from tests.protocol.comparison import compare
+from tests.store.on_postgres import a_harness
+
+ROWS = """
+select coalesce(sum(idx_scan + idx_tup_fetch), 0)::bigint from pg_stat_user_tables
+where schemaname = 'fencepost' and relname in ('jobs', 'planned', 'replica_targets')
+"""
+ALWAYS = {"+ 20": "* 0", "limit 20": "limit 0"}
+"""Whatever is due counts as a crowd."""
+
+
+async def rows_read(harness: Harness, step: Callable[[], Awaitable[object]]) -> int:
+    """By the store's own session, and how often it was asked for some."""
+    store = harness.store
+    assert isinstance(store, PostgresStore)
+
+    async def so_far() -> int:
+        await store._step(lambda db: db.one("select pg_stat_force_next_flush()"))
+        return int((await store._step(lambda db: db.one(ROWS)))[0])
+
+    before = await so_far()
+    await step()
+    return await so_far() - before
+
+
+async def test_a_pool_without_replicas_costs_the_others_nothing(postgres_url: str) -> None:
+    """Not more than a look at the first of a thousand fires that wait there."""
+    async with a_harness(postgres_url) as harness:
+        await harness.join("a", "work", "other")
+        await harness.define("job", every(seconds=10))
+
+        async def run() -> None:
+            assert await harness.settle(await harness.claim("a"))
+
+        await harness.fall_due(10.0)
+        before = await rows_read(harness, run)
+        soon = at(await harness.now() + timedelta(seconds=5))
+        await harness.store.put_jobs(
+            [PutJob(Job(f"gpu{n}", "work", soon, execute_on="gpu")) for n in range(1000)]
+        )
+        await harness.fall_due(10.0)
+        assert await rows_read(harness, run) < before + 250
+        await harness.fall_due(10.0)
+        assert await rows_read(harness, run) < before + 250
+
+
+async def test_a_replica_of_many_tasks_walks_through_what_is_due(postgres_url: str) -> None:
+    """To ask for each of its tasks would cost more."""
+    async with a_harness(postgres_url) as harness:
+        await harness.join("a", *(f"task{n}" for n in range(3000)), "work")
+        await harness.define("job", every(seconds=10))
+        soon = at(await harness.now() + timedelta(seconds=5))
+        await harness.store.put_jobs(
+            [PutJob(Job(f"gpu{n}", "work", soon, execute_on="gpu")) for n in range(50)]
+        )
+        await harness.fall_due(10.0)
+        assert await rows_read(harness, lambda: harness.claim("a")) < 1000
+
+
+@pytest.mark.parametrize("instead", [ALWAYS, {**ALWAYS, "offset 200": "offset 0"}], ids=["by task", "walked"])
+async def test_a_crowd_changes_nothing(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, instead: dict[str, str]
+) -> None:
+    scripts = {name: schema.script(name) for name in (*schema.SCRIPTS, *schema.ADDED)}
+    for old, new in instead.items():
+        assert old in scripts["jobs_due"]
+        scripts |= {name: scripts[name].replace(old, new) for name in ("turns", "jobs_due")}
+    monkeypatch.setattr(schema, "script", scripts.__getitem__)
+    for seed in range(6):
+        clock = HandClock()
+        store = PostgresStore(postgres_url, f"seed{seed}", clock)
+        await store.open()
+        await compare(Harness.with_clock(store, clock), seed, 100)
+        await store.close()
+
+
+async def test_in_a_crowd_jobs_that_others_hold_are_passed_over(postgres_url: str) -> None:
+    async with a_harness(postgres_url) as harness:
+        await harness.join("a", "work", "other")
+        soon = await harness.now() + timedelta(seconds=5)
+        foreign = [Job(f"gpu{n}", "work", at(soon), execute_on="gpu") for n in range(100)]
+        own = [Job(f"own{n:02}", ("work", "other")[n % 2], at(soon)) for n in range(30)]
+        await harness.store.put_jobs([PutJob(job) for job in (*foreign, *own)])
+        await harness.fall_due(10.0)
+        with psycopg.connect(postgres_url) as another:
+            another.execute(
+                "select 1 from fencepost.jobs where id like 'own%' and id < 'own20' for no key update"
+            )
+            first = [fire.job_id for fire in await harness.claims("a", 4)]
+            assert first == ["own20", "own21", "own22", "own23"]
+            claimed = await harness.ask("a", 10)
+            assert len(claimed.claims) == 6
+            assert claimed.wake_in == CONTENDED, "another session holds what is left"
+        assert len(await harness.claims("a", 100)) == 20
