@@ -82,22 +82,6 @@ TWICE = {
     "Scheduler": "the model that carries Django's permissions; its name is in theirs",
 }
 """Class names that mean two things, because others rely on both."""
-TWICE_DEBTS = {
-    "Beacons": "store/local.py and store/redis/beacons.py",
-    "Calendar": "model/periods.py, imported by store/rules/calendars.py: JobCalendar",
-    "Channel": "store/redis/channel.py, beside notify's: Subscription",
-    "Conflict": "store/redis/batch.py, beside errors.py: WriteConflict",
-    "Finding": "store/preflight.py, beside the audit's: PreflightFinding",
-    "JobView": "store/rules/decide.py, beside insight's: DecidedJob",
-    "Line": "store/file/lines.py and store/postgres/line.py",
-    "Names": "store/postgres/names.py and store/sqlite/schema.py",
-    "Registry": "store/unreadable.py, beside runs/tasks.py: UnreadableRows",
-    "Report": "store/base.py, beside the audit's: ReportProgress",
-    "Rule": "model/watching.py, imported by store/rules/, beside the pipeline's: NotificationRule",
-    "Server": "store/postgres/connection.py and store/redis/server.py",
-    "Watch": "replica/engines.py, beside model/watching.py: EngineWatch",
-}
-"""Class names that mean two things, to be paid in the rooms named here."""
 
 
 @cache
@@ -212,9 +196,9 @@ def test_a_class_name_means_one_thing() -> None:
         for name in re.findall(r"(?m)^\s*class (\w+)[(:]", text):
             classes[name].add(file)
     twice = {name: sorted(files) for name, files in classes.items() if len(files) > 1}
-    new = {name: files for name, files in twice.items() if name not in {*TWICE, *TWICE_DEBTS}}
+    new = {name: files for name, files in twice.items() if name not in TWICE}
     assert not new, new
-    paid = {*TWICE, *TWICE_DEBTS} - twice.keys()
+    paid = TWICE.keys() - twice.keys()
     assert not paid, f"each of these means one thing now: take them out of the list: {sorted(paid)}"
 
 

@@ -38,7 +38,7 @@ of a beacon is hinted at again."""
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse")
 
 
-class Beacons:
+class LocalBeacons:
     """Proof of death: a replica holds an flock on a file of its own for as long as it lives. The kernel lets
     go of it however the process ends, and never while it is merely stopped."""
 
@@ -139,7 +139,7 @@ def _is_free(path: Path) -> bool:
 class LocalProof(ProofOfLife):
     """By beacons: all replicas are on one machine."""
 
-    def __init__(self, beacons: Beacons, thread: WorkerThread) -> None:
+    def __init__(self, beacons: LocalBeacons, thread: WorkerThread) -> None:
         self._beacons = beacons
         self._thread = thread
 

@@ -1,8 +1,9 @@
 """Rows that cannot be read are set aside one by one, so that all others go on.
 
-Every store decodes its rows through `Registry.read`. A row that cannot be decoded is noted there, by kind and key, and
-left where it is. A job is *set aside* while its definition, its state or one of its live fires is among them: nothing
-of it is planned, claimed or changed, so that no fire of it can run twice (docs/decisions/0029-unreadable-rows.md).
+Every store decodes its rows through `UnreadableRows.read`. A row that cannot be decoded is noted there, by kind and
+key, and left where it is. A job is *set aside* while its definition, its state or one of its live fires is among them:
+nothing of it is planned, claimed or changed, so that no fire of it can run twice
+(docs/decisions/0029-unreadable-rows.md).
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Unreadable:
         return f"{what}{job} cannot be read here: {self.why}"
 
 
-class Registry:
+class UnreadableRows:
     """What this process has found in its store and could not read. Written and read by several threads."""
 
     def __init__(self) -> None:
@@ -154,6 +155,10 @@ class Registry:
         for row in checked:
             if (row.kind, row.key) not in self._seen:
                 self.forget(row.kind, row.key)
+
+
+Registry = UnreadableRows
+"""The name that postgres/fast.py still imports."""
 
 
 def reason_of(error: BaseException) -> str:

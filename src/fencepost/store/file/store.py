@@ -28,8 +28,8 @@ from fencepost.store.formats import Contents
 from fencepost.store.local import (
     EVIDENCE_EVERY,
     EVIDENCE_EVERY_WATCHED,
-    Beacons,
     Hint,
+    LocalBeacons,
     LocalProof,
     boot_id,
     check_writable,
@@ -71,7 +71,7 @@ class FileStore(Mirror):
             raise ConfigurationError(f"{self.path} is a file; the file store needs a folder of its own")
         self._folder = Folder(self.path / checked_namespace(namespace))
         self._journal = Journal(self._folder, snapshot_bytes, keep_fires, self.unreadable)
-        self._beacons = Beacons(self._folder.path / "alive")
+        self._beacons = LocalBeacons(self._folder.path / "alive")
         self._hint = Hint(self._folder.path / "hint", self._folder.path / "alive")
         self._thread = WorkerThread()
         self._proof = LocalProof(self._beacons, self._thread)

@@ -44,7 +44,7 @@ LONGEST = 38
 """Letters of a namespace: with ours around them a name must have no more than 64."""
 
 
-class Names:
+class MysqlNames:
     def __init__(self, namespace: str) -> None:
         if len(checked_id(namespace, "namespace")) > LONGEST:
             raise ConfigurationError(
@@ -67,7 +67,7 @@ class Names:
 
 
 class MysqlConnection(GatheredStatements):
-    def __init__(self, url: str, names: Names, patience: int = PATIENCE) -> None:
+    def __init__(self, url: str, names: MysqlNames, patience: int = PATIENCE) -> None:
         """To the primary. Refuses what cannot be worked with."""
         self.names = names
         self.patience = patience

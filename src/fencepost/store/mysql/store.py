@@ -21,7 +21,7 @@ from fencepost.store.mysql.connection import AT_REST, PATIENCE, MysqlConnection
 from fencepost.store.mysql.counting import MysqlCounting
 from fencepost.store.mysql.fast import MysqlFastPath
 from fencepost.store.mysql.find import MysqlFind, MysqlLoad
-from fencepost.store.mysql.line import Line
+from fencepost.store.mysql.line import MysqlLine
 from fencepost.store.mysql.preflight import contents, preflight
 from fencepost.store.mysql.schema import prepare
 from fencepost.store.mysql.session import Session
@@ -68,7 +68,7 @@ class MysqlStore(SqlStore):
         self._clock = clock
         self._thread = self._session.thread
         self._queue = StepQueue(self._thread, self._serve, REPEATABLE)
-        self._line = Line(url, namespace)
+        self._line = MysqlLine(url, namespace)
         self._hints_seen: int | None = None
         self._known_jobs: KnownJobs | None = None
         forks.follow(self)

@@ -17,7 +17,7 @@ from fencepost.clock import SystemClock
 from fencepost.errors import ConfigurationError, FencepostError, StoreCorrupt, StoreUnavailable
 from fencepost.settings import QUOTE_IT
 from fencepost.store.postgres.arrays import Bigints, BigintsDumper, Texts, TextsDumper
-from fencepost.store.postgres.names import Names
+from fencepost.store.postgres.names import PostgresNames
 
 OLDEST = 15
 CONNECT_TIMEOUT = 3
@@ -53,7 +53,7 @@ class AnotherServer(psycopg.OperationalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class PostgresServerInfo:
     """What is at the other end."""
 
     history: str
@@ -81,8 +81,8 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     """Autocommit. Gives up on an answer that does not come: keepalives do not help against a server that is stopped."""
 
     patience = PATIENCE
-    names: Names
-    server: Server
+    names: PostgresNames
+    server: PostgresServerInfo
 
     def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
         return super().wait(self._bounded(gen), *args, **kwargs)
@@ -144,7 +144,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         return self.cursor(binary=True).execute(self.names.sql(statement), values or None)
 
 
-def connect(url: str, names: Names) -> Connection:
+def connect(url: str, names: PostgresNames) -> Connection:
     """To the primary. Refuses what cannot be worked with."""
     given = psycopg.conninfo.conninfo_to_dict(url)
     options: dict[str, Any] = {
@@ -168,7 +168,7 @@ def connect(url: str, names: Names) -> Connection:
     return connection
 
 
-def _meet(connection: Connection) -> Server:
+def _meet(connection: Connection) -> PostgresServerInfo:
     version = connection.info.server_version // 10_000
     if version < OLDEST:
         raise ConfigurationError(
@@ -190,7 +190,7 @@ def _meet(connection: Connection) -> Server:
         " from pg_control_system()"
     )
     connection.prepare_threshold = 5
-    return Server(history, started, database, is_direct=pid == connection.info.backend_pid)
+    return PostgresServerInfo(history, started, database, is_direct=pid == connection.info.backend_pid)
 
 
 _UNFINISHED = (TransactionStatus.INTRANS, TransactionStatus.INERROR)

@@ -23,8 +23,15 @@ import psycopg
 from fencepost.clock import SystemClock
 from fencepost.errors import FencepostError, StoreUnavailable
 from fencepost.store.postgres.arrays import Texts
-from fencepost.store.postgres.connection import PATIENCE, AnotherServer, Connection, Server, connect, told
-from fencepost.store.postgres.names import Names
+from fencepost.store.postgres.connection import (
+    PATIENCE,
+    AnotherServer,
+    Connection,
+    PostgresServerInfo,
+    connect,
+    told,
+)
+from fencepost.store.postgres.names import PostgresNames
 from fencepost.store.waiting import Assurance, Waiters
 
 log = logging.getLogger("fencepost")
@@ -42,11 +49,11 @@ select set_config('tcp_keepalives_idle', '5', false), set_config('tcp_keepalives
 """
 
 
-class Line:
+class PostgresLine:
     is_off = False
     """There is a pooler in between."""
 
-    def __init__(self, url: str, name: str, names: Names, hints: Waiters, seen: object) -> None:
+    def __init__(self, url: str, name: str, names: PostgresNames, hints: Waiters, seen: object) -> None:
         """`seen`: the state of the hints when its replica first asked for anything."""
         self._url = url
         self._name = name
@@ -92,7 +99,7 @@ class Line:
         """Seconds until this leader, or whichever was last heard, counts as silent."""
         return self._leader.lasts(replica, _clock.steady())
 
-    def follow(self, server: Server) -> None:
+    def follow(self, server: PostgresServerInfo) -> None:
         """The store is with this server now: hints and sessions of another mean nothing any more."""
 
         def leave_another(db: Connection) -> None:

@@ -28,7 +28,7 @@ DEFAULT_SCHEMA = "fencepost"
 """Of the namespace `default`; `fencepost_<namespace>` of any other."""
 
 
-class Names:
+class PostgresNames:
     def __init__(self, namespace: str) -> None:
         if len(namespace) > LONGEST:
             raise ConfigurationError(

@@ -57,9 +57,9 @@ from fencepost.store.postgres.connection import (
 )
 from fencepost.store.postgres.fast import Now
 from fencepost.store.postgres.find import PostgresFind
-from fencepost.store.postgres.line import Line, hints_so_far
+from fencepost.store.postgres.line import PostgresLine, hints_so_far
 from fencepost.store.postgres.load import KnownTargets, PostgresLoad
-from fencepost.store.postgres.names import Names
+from fencepost.store.postgres.names import PostgresNames
 from fencepost.store.postgres.preflight import contents, preflight
 from fencepost.store.postgres.records import place_of
 from fencepost.store.postgres.save import PostgresSave
@@ -108,7 +108,7 @@ class PostgresStore(Mirror):
         self._thread = WorkerThread()
         self.name = redacted(url)
         self._url = checked_by_driver(url)
-        self._names = Names(namespace)
+        self._names = PostgresNames(namespace)
         self._clock = clock
         self._fast = fast
         self._targets: KnownTargets = {}
@@ -116,7 +116,7 @@ class PostgresStore(Mirror):
         self._settled = 0
         self._hints = Waiters()
         self._hints_seen: object = None
-        self._open_line: Line | None = None
+        self._open_line: PostgresLine | None = None
         self._owner: PostgresStore | None = None
         """Of a store for reading: whose line it uses."""
         self._known_jobs: KnownJobs | None = None
@@ -439,12 +439,12 @@ class PostgresStore(Mirror):
         if db.closed or db.info.transaction_status != TransactionStatus.IDLE or isinstance(error, LEFT):
             self._hang_up()
 
-    def _line(self) -> Line:
+    def _line(self) -> PostgresLine:
         """Opened by the first who takes part, not by those who only look."""
         if self._owner is not None:
             return self._owner._line()
         if self._open_line is None:
-            self._open_line = Line(self._url, self.name, self._names, self._hints, self._hints_seen)
+            self._open_line = PostgresLine(self._url, self.name, self._names, self._hints, self._hints_seen)
         return self._open_line
 
     def _hang_up(self) -> None:

@@ -56,7 +56,7 @@ from fencepost.store.redis.values import (
 from fencepost.store.rows import TargetRecord
 from fencepost.store.rules.claims import jobs_to_decide
 from fencepost.store.texts import KnownJobs, target_record
-from fencepost.store.unreadable import Registry, checked_job
+from fencepost.store.unreadable import UnreadableRows, checked_job
 
 MOST = 1_000
 """Fires that one script claims or settles."""
@@ -90,7 +90,7 @@ class Settlements:
 
 class RedisFastPath:
     def __init__(
-        self, link: Link, keys: Keys, targets: dict[str, tuple[str, ...]], registry: Registry
+        self, link: Link, keys: Keys, targets: dict[str, tuple[str, ...]], registry: UnreadableRows
     ) -> None:
         """`targets`: what replicas know, by digest."""
         self._registry = registry

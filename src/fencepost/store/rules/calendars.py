@@ -18,7 +18,7 @@ from fencepost.model import (
     fire_key,
     planned_fire,
 )
-from fencepost.model.periods import Calendar
+from fencepost.model.periods import JobCalendar
 from fencepost.model.triggers import EARLIEST
 from fencepost.store.rows import Rows
 from fencepost.store.rules.ledger import later
@@ -84,7 +84,7 @@ def _with_past(
     fires like others, and those later than `misfire_after` will be missed. Up to `since` they are missed here and
     now: later fires of the job have been decided."""
     if record.version and listed and listed[0] <= since:
-        known = Calendar(rows.jobs.events(record.id))
+        known = JobCalendar(rows.jobs.events(record.id))
         for moment in listed:
             if known.known_after < moment <= since and not known.has(moment):
                 _miss(rows, at, record, moment)

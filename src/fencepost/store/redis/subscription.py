@@ -24,7 +24,7 @@ PATIENCE = 2.0
 """Seconds to wait for a subscription. Without it things are only slower."""
 
 
-class Channel:
+class RedisSubscription:
     def __init__(self, link: Link, keys: Keys) -> None:
         self._link = link
         self._keys = keys
