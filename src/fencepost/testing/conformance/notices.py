@@ -96,7 +96,7 @@ class NoticeRules:
         await harness.settle(await harness.running("report"), State.FAILED)
         assert await causes(harness) == ["failed"]
 
-    async def test_each_run_is_told_if_asked_for(self, harness: Harness) -> None:
+    async def test_each_run_is_notified_if_asked_for(self, harness: Harness) -> None:
         await watch(harness, "started", "succeeded", "failed")
         await harness.settle(await harness.running())
         await next_run(harness, State.FAILED)
@@ -116,7 +116,7 @@ class NoticeRules:
         await harness.settle(fire, State.FAILED)
         assert await causes(harness) == ["failed"]
 
-    async def test_only_the_leader_looks_for_what_did_not_happen(self, harness: Harness) -> None:
+    async def test_only_the_leader_checks_for_what_did_not_happen(self, harness: Harness) -> None:
         term = await harness.elect("a")
         assert await harness.store.watch_jobs("a", term - 1, JobPage(10)) is None
         assert await harness.store.watch_jobs("b", term, JobPage(10)) is None
@@ -239,7 +239,7 @@ class NoticeRules:
         assert found.rules == ()
         assert (await harness.store.outbox(OutboxQuery())).changes == ()
 
-    async def test_what_two_rules_ask_for_alike_is_told_once(self, harness: Harness) -> None:
+    async def test_what_two_rules_ask_for_alike_is_notified_once(self, harness: Harness) -> None:
         await watch(harness, "failed")
         await harness.store.change_rule("night", NotificationRule("ops", ("failed",), name="night"), "Ann")
         await harness.settle(await harness.running(), State.FAILED)
