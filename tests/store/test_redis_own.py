@@ -130,7 +130,7 @@ class TestPaths:
             pytest.param("CLAIM", "plain and claimed + promised < room", "plain", marks=pytest.mark.rare),
             ("SETTLE", "hot[2] == '1' and", ""),
             ("PLAN", "and hot[3] == cursor", ""),
-            ("BEAT", "tonumber(number) <= tonumber(me[2]) or", ""),
+            ("HEARTBEAT", "tonumber(number) <= tonumber(me[2]) or", ""),
             ("SWEEP", "or redis.call('ZCOUNT', p .. ':unknown', '-inf', whole(now)) > 0", ""),
         ],
     )

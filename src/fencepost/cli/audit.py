@@ -147,7 +147,7 @@ def tell(report: AuditResult, store: str) -> None:
     if rows:
         table(("fire", "what", "fires", "why"), map(_row, rows))
     for row in report.unreadable[:SHOWN]:
-        say(f"unreadable: {row.told}; {row.remedy}")
+        say(f"unreadable: {row.summary}; {row.remedy}")
     say(verdict(report, len(rows)))
 
 

@@ -180,9 +180,9 @@ class PutJob:
     replace: bool = True
     source: Literal["code", "api"] = "code"
     origin: Origin | None = None
-    """Of the code. None: not known, which is in nobody's way."""
+    """Of the code. None: not known; it conflicts with no other origin."""
     chosen: bool = False
-    """Somebody asks for this definition now; it is not what the code of a process says. It may be an earlier one."""
+    """A caller asks for this definition now; it is not what the code of a process says. It may be an earlier one."""
     expected: str | None = None
     """The fingerprint of the definition that the caller has seen; `NO_JOB`: none. If another one holds by now, nothing
     is changed."""
@@ -417,7 +417,7 @@ class RetryLater:
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """Somebody else shall run it, with a higher token. Either the body never started, or it has ended."""
+    """Another claim shall run it, with a higher token. Either the body never started, or it has ended."""
 
     key: str
     token: int
@@ -700,4 +700,4 @@ class Store(ABC):
 
     @abstractmethod
     async def wait(self, seconds: float) -> bool:
-        """Until somebody hints that there is something to do (True), or the time is up. Only ever a hint."""
+        """Until a replica hints that there is something to do (True), or the time is up. Only ever a hint."""

@@ -58,7 +58,7 @@ class BrokenRows:
             self.registry.forget(kind, key)
 
     def note_all(self) -> None:
-        """Whoever reads on learns of them once more."""
+        """A caller that reads on learns of them once more."""
         for broken in self.rows.values():
             self.registry.note(broken.row)
 

@@ -72,7 +72,7 @@ class Unreadable:
         return "nothing: the job goes on, and the row is forgotten after the retention"
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """In one line, without the remedy."""
         what = {"lease": "the leader's lease"}.get(self.kind, f"{self.kind} {self.key}")
         job = f" of job {self.job_id}" if self.job_id and self.job_id != self.key else ""
@@ -213,9 +213,9 @@ def salvaged_presence(id: str, found: Mapping[str, Any]) -> ReplicaRecord:
 
 
 def salvaged_lease(at: Moment, found: Mapping[str, Any]) -> Lease:
-    """A lease that cannot be read: nobody holds it, and whoever asks next leads, in a term above all before. A term
-    that is lost is counted on from the store's clock: one by one, terms never come as far. Where what is known of a
-    loss of data cannot be read, all that is undecided may have run."""
+    """A lease that cannot be read: no replica holds it, and the next that asks leads, in a term above all before.
+    A term that is lost is counted on from the store's clock: one by one, terms never come as far. Where what is known
+    of a loss of data cannot be read, all that is undecided may have run."""
     era = Era(
         found.get("incarnation", 0),
         found.get("standing", "restarted"),

@@ -1,7 +1,7 @@
 """Final fires that were moved out of memory: one file per day they were due, written once, never changed.
 
 Which files there are and how long each is stands in the snapshot that moved the fires out. What lies beyond that
-length was left by a crash on the way to a snapshot: nobody reads it, and the next append overwrites it.
+length was left by a crash on the way to a snapshot: no process reads it, and the next append overwrites it.
 Manual fires have files of their own, because their keys do not tell the day.
 """
 

@@ -206,7 +206,7 @@ class Journal:
         draft.publish(b"")
 
     def tidy(self) -> None:
-        """Remove what crashes have left behind, unless somebody may be writing it at this moment."""
+        """Remove what crashes have left behind, unless another process may be writing it at this moment."""
         if self.folder.begin_draft():
             self.folder.tidy(self.header.generation, self.state.fires.archive.days)
             self.folder.end_draft()

@@ -14,8 +14,8 @@ from fencepost.model import Json
 
 
 def damaged(what: str, path: Path) -> StoreCorrupt:
-    """`what` is wrong with this file of a store. Nobody can say which rows it would have changed, so all of the store
-    stops; the message says what to type."""
+    """`what` is wrong with this file of a store. It cannot be known which rows it would have changed, so all of the
+    store stops; the message says what to type."""
     folder = path.parents[1 if path.suffix == ".jsonl" else 0]
     aside = folder.parent.with_name(f"{folder.parent.name}-{folder.name}.damaged")
     return StoreCorrupt(

@@ -236,7 +236,7 @@ class LoggedState(StoreState):
         return taken
 
     def mend_lease(self, at: Moment) -> None:
-        """Whoever asks for leadership next gets it."""
+        """The next replica that asks for leadership gets it."""
         if broken := self.broken.rows.get(("lease", "leader")):
             self.leader = salvaged_lease(at, broken.salvaged)
 

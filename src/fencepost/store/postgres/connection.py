@@ -123,10 +123,10 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             row = self.one(statement, *values)
             self.execute("commit")
         finally:
-            self.roll_back()
+            self.rollback_unfinished()
         return row
 
-    def roll_back(self) -> None:
+    def rollback_unfinished(self) -> None:
         """What was begun and not committed."""
         if self.info.transaction_status in _UNFINISHED:
             self.execute("rollback")
@@ -205,7 +205,7 @@ LEFT = (
 one may lead to another."""
 
 REFUSED = ("authentication failed", "pg_hba.conf", "does not exist", "permission denied")
-"""Words of a server that will not let us in until somebody changes something."""
+"""Words of a server that will not let us in until a person changes something."""
 NO_ROOM = ("too many clients", "too many connections", "connection slots are reserved")
 
 REMEDIES: Mapping[type[psycopg.Error], str] = {
@@ -217,7 +217,7 @@ REMEDIES: Mapping[type[psycopg.Error], str] = {
 """Of what passes by itself or when a person has helped."""
 
 
-def told(error: psycopg.Error, name: str) -> FencepostError:
+def wrapped(error: psycopg.Error, name: str) -> FencepostError:
     """The error as one of ours; `name`: the store in messages, without secrets."""
     text = f"{name}: {error.diag.message_primary or str(error).strip() or type(error).__name__}"
     if isinstance(error, errors.InsufficientPrivilege | errors.FeatureNotSupported):

@@ -13,7 +13,7 @@ from fencepost.store.base import NewFire
 from fencepost.store.inbox import INSERT, NOT_HERE, Inbox, Letter, Statements, letter_of, values_of
 from fencepost.store.postgres import schema
 from fencepost.store.postgres.arrays import Bigints
-from fencepost.store.postgres.connection import Connection, connect, told
+from fencepost.store.postgres.connection import Connection, connect, wrapped
 from fencepost.store.postgres.names import PostgresNames
 
 TABLE = """
@@ -100,7 +100,7 @@ class PostgresInbox(Inbox):
             yield self._db
         except psycopg.Error as error:
             self.close()
-            raise told(error, self.name) from error
+            raise wrapped(error, self.name) from error
         except StoreUnavailable:
             self.close()
             raise

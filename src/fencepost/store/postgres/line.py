@@ -1,7 +1,8 @@
 """The line: a second connection that stays open. It hears hints, and shows that its replica is there.
 
-A *beacon* is a lock of its session, and the server lets go of it however the session ends. Whoever can take the lock
-knows that the session is gone. That permits taking leadership, never more: the process may live, cut off for a moment.
+A *beacon* is a lock of its session, and the server lets go of it however the session ends. A replica that can take the
+lock knows that the session is gone. That permits taking leadership, never more: the process may live, cut off for a
+moment.
 
 Behind a pooler there are no sessions to rely on: the line says so once and stays off.
 """
@@ -29,7 +30,7 @@ from fencepost.store.postgres.connection import (
     Connection,
     PostgresServerInfo,
     connect,
-    told,
+    wrapped,
 )
 from fencepost.store.postgres.names import PostgresNames
 from fencepost.store.waiting import Assurance, Waiters
@@ -145,7 +146,7 @@ class PostgresLine:
                 if (
                     failures == QUIET_FAILURES
                 ):  # usually the main connection has the same trouble, and says so
-                    reason = told(error, self._name) if isinstance(error, psycopg.Error) else error
+                    reason = wrapped(error, self._name) if isinstance(error, psycopg.Error) else error
                     log.warning("no hints from the store, everything else goes on: %s", reason)
                 self._has_tried()
                 self._pause()
@@ -154,7 +155,7 @@ class PostgresLine:
             try:
                 self._serve(db)
             except psycopg.Error as error:
-                log.debug("the line was cut: %s", told(error, self._name))
+                log.debug("the line was cut: %s", wrapped(error, self._name))
                 self._pause()
             finally:
                 self.db = None
@@ -174,7 +175,7 @@ class PostgresLine:
         seen = hints_so_far(db)
         if seen != self._seen:
             self._seen = seen
-            self._hints.wake()  # something was said while nobody listened
+            self._hints.wake()  # hints came while this line did not listen
         self._has_tried()
         while not self._closing:
             ready, _, _ = select.select([db.fileno(), self._bell.fileno()], [], [])
@@ -210,15 +211,15 @@ class PostgresLine:
         while self._work:
             work, answer = self._work.popleft()
             if not answer.set_running_or_notify_cancel():
-                continue  # whoever asked has gone
+                continue  # the caller has gone
             try:
                 answer.set_result(work(db))
             except psycopg.Error as error:
-                answer.set_exception(told(error, self._name))
+                answer.set_exception(wrapped(error, self._name))
                 raise
 
     def _pause(self) -> None:
-        """Nobody waits for an answer meanwhile."""
+        """Callers are refused meanwhile; none waits for an answer."""
         until = _clock.steady() + RECONNECT
         while not self._closing and (left := until - _clock.steady()) > 0:
             if select.select([self._bell.fileno()], [], [], left)[0]:

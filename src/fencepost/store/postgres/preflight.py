@@ -10,7 +10,7 @@ import psycopg
 from fencepost.errors import NothingStored
 from fencepost.settings import redacted
 from fencepost.store.formats import Contents, Present
-from fencepost.store.postgres.connection import Connection, connect, told
+from fencepost.store.postgres.connection import Connection, connect, wrapped
 from fencepost.store.postgres.names import PostgresNames
 from fencepost.store.postgres.schema import meta, namespaces, stored_format
 from fencepost.store.preflight import (
@@ -60,7 +60,7 @@ def _for_reading(url: str, namespace: str) -> Iterator[Connection]:
         with closing(connect(url, PostgresNames(namespace))) as db:
             yield db
     except psycopg.Error as error:
-        raise told(error, redacted(url)) from error
+        raise wrapped(error, redacted(url)) from error
 
 
 def _server_settings(version: str, commit: str, fsync: str, is_direct: bool) -> list[Finding]:

@@ -10,7 +10,7 @@ WORDS = 1_000
 
 
 class WriteConflict(Exception):
-    """Somebody else has changed what this step has read."""
+    """Another replica has changed what this step has read."""
 
 
 class Batch:

@@ -115,7 +115,7 @@ class RedisFastPath:
         ):
             return None
         reply = await self._run(
-            scripts.BEAT,
+            scripts.HEARTBEAT,
             now,
             request.replica,
             request.number,
@@ -325,8 +325,8 @@ class RedisFastPath:
                 left.append(number)
                 continue
             plain.append(number)
-            told = update.state, update.reason, update.error, update.output
-            ending = ending_of(*told) if update.result is None else ending_with(*told, update.result)
+            outcome = update.state, update.reason, update.error, update.output
+            ending = ending_of(*outcome) if update.result is None else ending_with(*outcome, update.result)
             half = run_half(member, update.state, update.reason, error_line(update.error))
             words += job_id, member, update.token, ending, half, update.state.value
         undone, steps, wake_in = await self._run(scripts.SETTLE, now, replica, *words)

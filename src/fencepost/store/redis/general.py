@@ -1,4 +1,4 @@
-"""How a step of the general path is taken: on a thread of its own, and again if somebody was faster."""
+"""How a step of the general path is taken: on a thread of its own, and again after a write conflict."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class GeneralPath:
         self._registry = registry
         self._chance = random.Random()
         self.conflicts = 0
-        """How often somebody was faster."""
+        """How many write conflicts there were."""
         self._threads: ThreadPoolExecutor | None = None
         self._threads_of = 0
 

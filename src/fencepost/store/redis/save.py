@@ -120,7 +120,7 @@ class RedisSave(Save):
             if id in self.decide_soon and before.group:
                 self._step.batch.do("HSET", self._step.keys.hot(id), "plain", NEVER)
                 self._step.batch.add(
-                    "ZADD", self._step.keys.look(before.group), micros(self.decide_soon[id]), id
+                    "ZADD", self._step.keys.decisions(before.group), micros(self.decide_soon[id]), id
                 )
                 self._groups[before.group] = None
             return

@@ -99,7 +99,7 @@ class RedisStore(Mirror):
         self._greeting: asyncio.Task[None] | None = None
         self._greeted = 0
         """The generation of the link on which the server has been asked who it is."""
-        self._told = ""
+        self._logged_promise = ""
         self._history = ""
         self._seen = Seen()
         self._leader: str | None = None
@@ -118,7 +118,7 @@ class RedisStore(Mirror):
         await self._ready()
         if request.joining:
             checked_id(request.replica, "replica")
-            # A reply that takes longer than this is too late for whoever relies on the TTL.
+            # A reply that takes longer than this is too late for a replica that relies on the TTL.
             self._link.timeout = min(TIMEOUT, max(SHORTEST_TIMEOUT, request.ttl / 5))
             await self._subscription.announce(request.replica)
         reply = await self._fast.heartbeat(self._now(), request, self._history) if self.fast else None
@@ -307,7 +307,7 @@ class RedisStore(Mirror):
         self._general_path.close()
 
     async def _ready(self) -> None:
-        """Connected, to a server that has said who it is. Whoever comes meanwhile waits for the same."""
+        """Connected, to a server that has said who it is. A caller that comes meanwhile waits for the same."""
         if self._greeted == self._link.generation and self._link.is_open:
             return
         loop = asyncio.get_running_loop()
@@ -354,8 +354,8 @@ class RedisStore(Mirror):
     def _tell(self, server: RedisServerInfo) -> None:
         """Once, and again if it has changed."""
         promise = server.promise()
-        if promise != self._told:
-            self._told = promise
+        if promise != self._logged_promise:
+            self._logged_promise = promise
             log.info("%s: %s", self._link.name, promise)
 
 

@@ -42,7 +42,7 @@ class RedisSubscription:
         self._chance = random.Random()
 
     async def wait(self, seconds: float) -> bool:
-        """Until there is a hint. One that came while nobody waited counts."""
+        """Until there is a hint. One that came while no caller waited counts."""
         self._listen()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

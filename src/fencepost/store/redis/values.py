@@ -261,7 +261,7 @@ class Hot:
     reach: int = 0
     """No fire that has a row was due later."""
     group: str = ""
-    """`<kind>:<target>`: by what its looks are kept."""
+    """`<kind>:<target>`: by what the moments of its decisions are kept."""
     text: str = ""
     """The digest of everything else."""
 
@@ -397,14 +397,14 @@ REPLICA = (
 
 
 def replica_of(values: Flat, targets: tuple[str, ...]) -> ReplicaRecord:
-    _, _, expires, ttl, heartbeat, renewals, beat_no, claim_no, steps, draining, _, row = values
+    _, _, expires, ttl, heartbeat, renewals, heartbeat_no, claim_no, steps, draining, _, row = values
     return changed(
         replica_record(row),
         expires=float(expires),
         ttl=float(ttl),
         heartbeat=float(heartbeat),
         renewals=int(renewals),
-        beat_no=int(beat_no),
+        beat_no=int(heartbeat_no),
         claim_no=int(claim_no),
         steps=int(steps),
         draining=draining == "1",

@@ -80,7 +80,7 @@ class SqliteStore(SqlStore):
         self._thread = WorkerThread()
         self._proof = LocalProof(self._beacons, self._thread)
         self._queue = StepQueue(self._thread, self._serve)
-        # Not in the folder, where a namespace could have its name, and which somebody may remove.
+        # Not in the folder, where a namespace could have its name, and which a person may remove.
         self._turn = Turn(self.path.with_name(self.path.name + "-fencepost.turn"))
         self._busy = threading.Lock()
         """Held during a transaction. SQLite keeps its locks' state in memory: a child forked in the middle of one would
