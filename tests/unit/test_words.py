@@ -64,19 +64,7 @@ FIELDS_OF_ROWS = {
 """Fields that are stored under their names, which the codec of store/ reads: paid with a stored format of their own.
 That of base.py is `Missing.beats`, which stores of other authors read."""
 
-PATH_DEBTS = {
-    "store/codec.py",
-    "store/postgres/fast.py",
-    "store/postgres/save.py",
-    "store/redis/fast.py",
-    "store/redis/save.py",
-    "store/redis/values.py",
-    "store/sqlite/fast.py",
-    "store/sqlite/inbox.py",
-    "store/sqlite/save.py",
-    "store/sqlite/schema.py",
-    "store/sqlite/store.py",
-}
+PATH_DEBTS = {"store/postgres/fast.py"}
 """Files of the store that call the fast path plain."""
 
 TWICE = {

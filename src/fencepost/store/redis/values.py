@@ -252,7 +252,7 @@ NEVER = "never"
 
 @dataclass(frozen=True, slots=True)
 class Hot:
-    """What of a job changes with its fires, and what a script must know to decide a plain one."""
+    """What of a job changes with its fires, and what a script must know to decide one on the fast path."""
 
     edition: int
     """Grows with every change to the job or any of its fires: what was read is still true if it is the same."""
@@ -353,7 +353,7 @@ def run_half(member: str, state: State, reason: str | None, line: str | None) ->
     return _encode([member, state.value, reason, line])[1:]
 
 
-def hot_values(record: JobRecord, hot: Hot, plain: str) -> list[str]:
+def hot_values(record: JobRecord, hot: Hot, fast_from: str) -> list[str]:
     """Names and values for one command."""
     head = record.segments[0] if record.segments else None
     values = (
@@ -366,7 +366,7 @@ def hot_values(record: JobRecord, hot: Hot, plain: str) -> list[str]:
         stamp(head.next_at) if head else "",
         hot.rows,
         hot.reach,
-        plain,
+        fast_from,
         round(record.job.misfire_after.total_seconds() * 1_000_000),
         int(record.job.overlap.kind == "skip"),
         hot.group,
