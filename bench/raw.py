@@ -66,9 +66,9 @@ def inserts(place: Place, seconds: float) -> float:
 
 def rows(place: Place, seconds: float) -> float:
     """The same on MySQL and MariaDB."""
-    from fencepost.store.mysql.connection import MysqlConnection, Names
+    from fencepost.store.mysql.connection import MysqlConnection, MysqlNames
 
-    with closing(MysqlConnection(place.url, Names("default"))) as db:
+    with closing(MysqlConnection(place.url, MysqlNames("default"))) as db:
         db.do("create table if not exists raw (number bigint auto_increment primary key, text text)")
         return _per_second(lambda: db.do("insert into raw (text) values (?)", "x" * 200), seconds)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from fencepost.insight.audit import Report, audit
+from fencepost.insight.audit import AuditResult, audit
 from fencepost.model import FireRecord, State
 from fencepost.store.base import FireQuery
 from fencepost.store.urls import store_from_url
@@ -174,7 +174,7 @@ class Application:
 
     # --- the verdict ------------------------------------------------------------------------------------------
 
-    def judged(self, killed: Fault | None = None) -> Report:
+    def judged(self, killed: Fault | None = None) -> AuditResult:
         """Every fire once: by the ledger, by the audit, and by what the jobs themselves wrote down."""
         assert self._reader_url is not None
         report, fires = asyncio.run(_read(self._reader_url))
@@ -201,7 +201,7 @@ class Application:
         return fire.state is State.LOST and fault is not None and began <= fault.begun
 
 
-async def _read(url: str) -> tuple[Report, list[FireRecord]]:
+async def _read(url: str) -> tuple[AuditResult, list[FireRecord]]:
     store = store_from_url(url)
     await store.open()
     try:

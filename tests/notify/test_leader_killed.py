@@ -11,7 +11,7 @@ import pytest
 from fencepost.model import Job
 from fencepost.model.notices import ALERTS, Causes, Notice
 from fencepost.model.triggers import every
-from fencepost.model.watching import Rule
+from fencepost.model.watching import NotificationRule
 from fencepost.replica.notifier import POLL, Subscription
 from fencepost.store.outbox import OutboxQuery
 from fencepost.testing.world import EPOCH
@@ -50,7 +50,7 @@ class Scene:
     def __init__(self, *on: str, pool: str = "any", **rule: Any) -> None:
         self.cluster, self.board = Cluster(), Board()
         self.board.scene = self
-        self._rule = Rule("board", on, **rule)
+        self._rule = NotificationRule("board", on, **rule)
         self._job = Job("job", "body", every(seconds=10, anchor=EPOCH), execute_on=pool)
         for _ in range(2):
             self.add()
@@ -117,7 +117,7 @@ def test_a_digest_outlives_the_leader(kill_at: float) -> None:
 
 def test_a_rule_made_by_hand_is_applied_by_a_leader_elsewhere() -> None:
     scene = Scene("lost")
-    made = Rule("board", ("failed",), name="ours", by="ada")
+    made = NotificationRule("board", ("failed",), name="ours", by="ada")
     scene.cluster.run(20)
     assert scene.cluster.ask("change_rule", "ours", made, "ada")
     assert scene.play(30.05 - 20) == ["failed"]
@@ -132,7 +132,7 @@ def test_a_rule_that_is_new_holds_for_what_ends_before_the_leader_has_walked() -
     leader = cluster.leader
     assert leader is not None
     leader.process.kill()
-    assert cluster.ask("change_rule", "ours", Rule("board", ("failed",), name="ours"), "ada")
+    assert cluster.ask("change_rule", "ours", NotificationRule("board", ("failed",), name="ours"), "ada")
     cluster.run(1.5)
     assert [each.state.value for each in cluster.fires("job")][-1] == "failed"
     assert not any(member.leads for member in cluster.members if member is not leader)

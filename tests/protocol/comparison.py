@@ -24,7 +24,7 @@ from fencepost.model import Backfill, FireRecord, Job, JobRecord, Lease, Origin,
 from fencepost.model.notices import EVERY_RUN
 from fencepost.model.triggers import EARLIEST, Trigger, at, cron, every
 from fencepost.model.triggers.following import After
-from fencepost.model.watching import Rule
+from fencepost.model.watching import NotificationRule
 from fencepost.replica.plan import expand, plans_of
 from fencepost.store.base import (
     NO_JOB,
@@ -247,7 +247,7 @@ class Comparison:
                 "failed_in_a_row:2",
             ]
             on = chance.sample(causes, chance.randint(1, 4)) if chance.random() < 0.8 else EVERY_RUN
-            rule = Rule(channel, tuple(on), chance.choice(["", "j1", "j[2-4]"]))
+            rule = NotificationRule(channel, tuple(on), chance.choice(["", "j1", "j[2-4]"]))
             if chance.random() < 0.5:
                 await self.ask("put_rules", channel, [rule] if chance.random() < 0.9 else [])
             else:

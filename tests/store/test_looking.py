@@ -20,7 +20,7 @@ from fencepost.cli import outcome
 from fencepost.model import Job
 from fencepost.model.triggers import every
 from fencepost.store.base import PutJob
-from fencepost.store.mysql.connection import MysqlConnection, Names
+from fencepost.store.mysql.connection import MysqlConnection, MysqlNames
 from fencepost.store.urls import store_from_url
 
 CONFIGURATION = 78
@@ -112,7 +112,7 @@ def keys(url: str) -> dict[str, bytes]:
 
 
 def tables(url: str) -> dict[str, Any]:
-    with closing(MysqlConnection(url, Names("default"))) as db:
+    with closing(MysqlConnection(url, MysqlNames("default"))) as db:
         found = [row[0] for row in db.all("show tables")]
         return {name: db.all(f"select * from `{name}`") for name in found}
 

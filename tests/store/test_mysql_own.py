@@ -18,7 +18,7 @@ from fencepost.model import State
 from fencepost.model.triggers import every
 from fencepost.store.base import ClaimRequest, HeartbeatRequest, NewFire, PutJob, Settle
 from fencepost.store.mysql import MysqlStore
-from fencepost.store.mysql.connection import MysqlConnection, Names
+from fencepost.store.mysql.connection import MysqlConnection, MysqlNames
 from fencepost.store.mysql.fast import MysqlFastPath
 from fencepost.store.mysql.store import WRITE
 from fencepost.testing.conformance import HandClock, Harness, job_of
@@ -93,7 +93,7 @@ async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 20.0)
 
 def outside(url: str) -> closing[MysqlConnection]:
     """Another program in the same database."""
-    return closing(MysqlConnection(url, Names("default")))
+    return closing(MysqlConnection(url, MysqlNames("default")))
 
 
 # --- locks and time -------------------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ class TestPaths:
             pytest.param("CLAIM", "plain and claimed + promised < room", "plain", marks=pytest.mark.rare),
             ("SETTLE", "hot[2] == '1' and", ""),
             ("PLAN", "and hot[3] == cursor", ""),
-            ("BEAT", "tonumber(number) <= tonumber(me[2]) or", ""),
+            ("HEARTBEAT", "tonumber(number) <= tonumber(me[2]) or", ""),
             ("SWEEP", "or redis.call('ZCOUNT', p .. ':unknown', '-inf', whole(now)) > 0", ""),
         ],
     )
@@ -446,7 +446,7 @@ class TestSessions:
 
     async def test_a_leader_that_may_not_subscribe_is_not_gone(self, valkey_url: str, client: Any) -> None:
         async with opened(valkey_url) as store, opened(valkey_url) as deaf:
-            deaf._channel._keys = Keys("elsewhere")
+            deaf._subscription._keys = Keys("elsewhere")
             await join(deaf, "leader")
             await join(store, "follower")
             assert client.pubsub_numsub(f"{P}:alive:leader") == [(f"{P}:alive:leader", 0)]
@@ -495,7 +495,7 @@ class TestSessions:
                 await join(store, "follower")
                 await self.gone(store, looks=2)
                 server.restart()
-                await other._channel.close()
+                await other._subscription.close()
                 for _ in range(5):
                     with contextlib.suppress(StoreUnavailable):
                         assert (await store.evidence(["leader"])).gone == frozenset()

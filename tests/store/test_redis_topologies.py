@@ -184,5 +184,5 @@ async def test_a_primary_that_was_stopped_and_replaced_is_left_with_the_next_hea
 
 
 async def follows(store: RedisStore, port: int) -> bool:
-    primary = store._channel._primary
-    return primary is not None and primary.port == port and bool(store._channel._confirmed)
+    primary = store._subscription._primary
+    return primary is not None and primary.port == port and bool(store._subscription._confirmed)

@@ -17,7 +17,7 @@ from fencepost.store.base import Store
 from fencepost.store.file import FileStore
 from fencepost.store.file.lines import line
 from fencepost.store.mysql import MysqlStore
-from fencepost.store.mysql.connection import MysqlConnection, Names
+from fencepost.store.mysql.connection import MysqlConnection, MysqlNames
 from fencepost.store.postgres import PostgresStore
 from fencepost.store.redis import RedisStore
 from fencepost.store.sqlite import SqliteStore
@@ -165,7 +165,7 @@ def mysql_place(url: str) -> Place:
     kept: list[Sequence[Any]] = [[], []]
 
     def damage(kind: str) -> None:
-        with closing(MysqlConnection(url, Names("default"))) as db:
+        with closing(MysqlConnection(url, MysqlNames("default"))) as db:
             kept[0] = db.all("select id, definition from {jobs} where id = 'bad'")
             kept[1] = db.all("select extra, `key` from {fires} where finished_at is null and job_id = 'bad'")
             if kind in statements:
@@ -176,7 +176,7 @@ def mysql_place(url: str) -> Place:
             db.do("update {jobs} set definition = ?, rest = ? where id = 'bad'", *texts)
 
     def repair() -> None:
-        with closing(MysqlConnection(url, Names("default"))) as db:
+        with closing(MysqlConnection(url, MysqlNames("default"))) as db:
             for id, definition in kept[0]:
                 db.do("update {jobs} set definition = ? where id = ?", definition, id)
             for extra, key in kept[1]:

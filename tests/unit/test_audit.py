@@ -17,7 +17,7 @@ from fencepost.insight.audit import Kind, audit, pages
 from fencepost.insight.audit.claims import TokensSeen
 from fencepost.insight.audit.zones import tzdata_version
 from fencepost.model import Job, State, changed
-from fencepost.model.periods import Calendar, pauses_of
+from fencepost.model.periods import JobCalendar, pauses_of
 from fencepost.store.base import PutJob
 from fencepost.store.memory import MemoryStore
 from fencepost.store.rules.data_loss import restarted
@@ -118,7 +118,7 @@ def test_calendars_follow_the_recorded_definitions():
         return await store.history("job")
 
     history = asyncio.run(story())
-    calendar, end = Calendar(history), NOON + timedelta(minutes=36)
+    calendar, end = JobCalendar(history), NOON + timedelta(minutes=36)
     expected = [
         due
         for number, trigger in enumerate(triggers)

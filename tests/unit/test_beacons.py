@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from fencepost.store.inotify import FolderWatch
-from fencepost.store.local import ECHOES, Beacons, Hint
+from fencepost.store.local import ECHOES, Hint, LocalBeacons
 
 
 def test_what_a_crash_left_half_made_is_cleared_up(tmp_path: Path) -> None:
     (tmp_path / "crashed.new").touch()
-    beacons = Beacons(tmp_path)
+    beacons = LocalBeacons(tmp_path)
     beacons.hold("a")
     assert [path.name for path in tmp_path.iterdir()] == ["a.alive"]
     beacons.release_all()
@@ -28,7 +28,7 @@ def test_what_another_is_just_making_is_left_alone(tmp_path: Path) -> None:
     fresh = tmp_path / "other.new"
     with fresh.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        beacons = Beacons(tmp_path)
+        beacons = LocalBeacons(tmp_path)
         beacons.hold("a")
         assert fresh.exists()
     beacons.release_all()
@@ -36,7 +36,7 @@ def test_what_another_is_just_making_is_left_alone(tmp_path: Path) -> None:
 
 def test_one_that_was_cleared_up_before_it_was_locked_is_made_again(tmp_path: Path) -> None:
     """As when another process starts in the same moment."""
-    beacons = Beacons(tmp_path)
+    beacons = LocalBeacons(tmp_path)
     cleared: list[Path] = []
     rename = os.rename
 
@@ -53,14 +53,14 @@ def test_one_that_was_cleared_up_before_it_was_locked_is_made_again(tmp_path: Pa
         os.rename = rename
     assert cleared
     assert (tmp_path / "a.alive").exists()
-    assert Beacons(tmp_path).dead(["a"]) == frozenset(), "it is locked"
+    assert LocalBeacons(tmp_path).dead(["a"]) == frozenset(), "it is locked"
     beacons.release_all()
 
 
 # Hints, as the kernel reports them
 
-HOLD = "import sys, time; from pathlib import Path; from fencepost.store.local import Beacons; "
-HOLD += "Beacons(Path(sys.argv[1])).hold('other'); print('held', flush=True); time.sleep(600)"
+HOLD = "import sys, time; from pathlib import Path; from fencepost.store.local import LocalBeacons; "
+HOLD += "LocalBeacons(Path(sys.argv[1])).hold('other'); print('held', flush=True); time.sleep(600)"
 
 
 async def watched(hint: Hint) -> asyncio.Task[bool]:
@@ -97,7 +97,7 @@ async def test_a_hint_ends_a_wait_that_looks_at_nothing(folders: tuple[Path, Pat
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify")
 async def test_the_end_of_a_beacon_is_a_hint_and_then_it_is_free(folders: tuple[Path, Path]) -> None:
-    hint, beacons = Hint(*folders), Beacons(folders[1])
+    hint, beacons = Hint(*folders), LocalBeacons(folders[1])
     with subprocess.Popen([sys.executable, "-c", HOLD, str(folders[1])], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"

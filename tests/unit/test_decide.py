@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.model import FireRecord, Gap, Job, JobRecord, Overlap, Segment, State, fire_key
 from fencepost.model.triggers import every
-from fencepost.store.rules.decide import Decision, JobView, decide
+from fencepost.store.rules.decide import DecidedJob, Decision, decide
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -53,7 +53,7 @@ def decided(
     unknown: tuple[Gap, ...] = (),
     **job: Any,
 ) -> Decision:
-    view = JobView(record_of(**job), fires, active or [], overdue, unknown)
+    view = DecidedJob(record_of(**job), fires, active or [], overdue, unknown)
     return decide(view, NOW, room)
 
 
@@ -335,7 +335,7 @@ def test_what_is_closed_comes_in_the_order_of_due_times() -> None:
 
 def test_nothing_given_in_is_changed() -> None:
     fires = [due(90), due(10)]
-    view = JobView(record_of(), fires, [], False)
+    view = DecidedJob(record_of(), fires, [], False)
     first, second = decide(view, NOW, 5), decide(view, NOW, 5)
     assert first == second
     assert fires == [due(90), due(10)]

@@ -36,10 +36,10 @@ def test_what_is_below_an_old_name_is_no_second_copy() -> None:
             DeprecationWarning, match=r"fencepost.audit.report is fencepost.insight.audit.report now"
         ),
     ):
-        from fencepost.audit.report import Report  # type: ignore[import-not-found]
-    from fencepost.insight.audit.report import Report as same
+        from fencepost.audit.report import AuditResult  # type: ignore[import-not-found]
+    from fencepost.insight.audit.report import AuditResult as same
 
-    assert Report is same
+    assert AuditResult is same
 
 
 def test_the_warning_names_the_line_that_imports() -> None:

@@ -23,7 +23,7 @@ from rich.progress import (
 from fencepost.cli import completing
 from fencepost.cli.output import emit, facts, length, note, say, table, when
 from fencepost.cli.source import CommandSource, json_option, no_such_job, takes
-from fencepost.insight.audit import Finding, Kind, Report
+from fencepost.insight.audit import AuditFinding, AuditResult, Kind
 from fencepost.insight.audit import audit as make_audit
 from fencepost.insight.audit.pages import Progress as StreamEvent
 from fencepost.insight.audit.shapes import fates, report_shape, verdict
@@ -58,7 +58,7 @@ def audit(
     source = CommandSource.of(words, (), url, namespace)
     asked: list[datetime] = []
 
-    async def read(store: Store, progress: StreamEvent | None) -> Report:
+    async def read(store: Store, progress: StreamEvent | None) -> AuditResult:
         now = (await store.roster()).now
         if job is not None and not await store.history(job):
             raise await no_such_job(store, job)
@@ -111,7 +111,7 @@ def _progress() -> Iterator[StreamEvent | None]:
         yield show
 
 
-def _note_forgotten(report: Report) -> None:
+def _note_forgotten(report: AuditResult) -> None:
     if report.forgotten:
         names = ", ".join(sorted(report.forgotten)[:5]) + (", …" if len(report.forgotten) > 5 else "")
         note(
@@ -123,7 +123,7 @@ def _note_forgotten(report: Report) -> None:
 # --- for people -----------------------------------------------------------------------------------------
 
 
-def tell(report: Report, store: str) -> None:
+def tell(report: AuditResult, store: str) -> None:
     kinds = Counter(event.kind for event in report.events)
     changes = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     more = f" (of the first {len(report.events)})" if report.events_found > len(report.events) else ""
@@ -147,11 +147,11 @@ def tell(report: Report, store: str) -> None:
     if rows:
         table(("fire", "what", "fires", "why"), map(_row, rows))
     for row in report.unreadable[:SHOWN]:
-        say(f"unreadable: {row.told}; {row.remedy}")
+        say(f"unreadable: {row.summary}; {row.remedy}")
     say(verdict(report, len(rows)))
 
 
-def _row(finding: Finding) -> tuple[Any, ...]:
+def _row(finding: AuditFinding) -> tuple[Any, ...]:
     why = finding.why
     if finding.count > 1:
         why += f"; {finding.count} fires through {when(finding.last_due_at)}"

@@ -10,7 +10,7 @@ from fencepost.errors import UsageError
 from fencepost.insight.views.shapes import Shape
 from fencepost.insight.visible import EVERYTHING, Sight
 from fencepost.model.triggers import iso
-from fencepost.model.watching import Rule
+from fencepost.model.watching import NotificationRule
 from fencepost.notify.causes import words_of
 from fencepost.settings import did_you_mean
 from fencepost.store.base import Store
@@ -69,7 +69,7 @@ def channel_shape(found: Outbox, name: str) -> Shape:
     }
 
 
-def rule_shape(rule: Rule) -> Shape:
+def rule_shape(rule: NotificationRule) -> Shape:
     return {
         "name": rule.name or None,
         "source": rule.source,

@@ -24,7 +24,7 @@ from fencepost.model.notices import Notice
 from fencepost.model.triggers import Trigger
 from fencepost.model.triggers.following import After
 from fencepost.store.base import Claim, Evidence, FireQuery, JobPage, Roster, Store
-from fencepost.store.unreadable import Registry
+from fencepost.store.unreadable import UnreadableRows
 
 Sees = Callable[[str], bool]
 
@@ -142,7 +142,7 @@ class VisibleStore:
         self.sight = sight
 
     @property
-    def unreadable(self) -> Registry:
+    def unreadable(self) -> UnreadableRows:
         """Of the whole store: to be asked about jobs that are seen."""
         return self.whole.unreadable
 

@@ -57,7 +57,7 @@ def pauses_of(history: Sequence[JobEvent]) -> list[Gap]:
     return found
 
 
-class Calendar:
+class JobCalendar:
     """All that a job was ever due, as far as its history is kept."""
 
     def __init__(self, history: Sequence[JobEvent]) -> None:

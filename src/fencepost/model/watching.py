@@ -80,7 +80,7 @@ class Episode:
 
 
 @dataclass(frozen=True)
-class Rule:
+class NotificationRule:
     channel: str
     on: tuple[str, ...]
     jobs: str = ""

@@ -50,7 +50,7 @@ class Declarer(Service):
         """Stored jobs of this file that it does not have any more; None: to be found out."""
         self._place = 0
         """Where the next page begins."""
-        self._look_at = 0.0
+        self._check_at = 0.0
         self._rounds = 0
         """How often all of them were checked since something was last declared."""
         self._losses = 0
@@ -86,7 +86,7 @@ class Declarer(Service):
         self.add(declared.values())
 
     def _compare_anew(self) -> None:
-        self._left, self._look_at, self._rounds = None, 0.0, 0
+        self._left, self._check_at, self._rounds = None, 0.0, 0
         self.wake()
 
     # --- one turn -----------------------------------------------------------------------------------------
@@ -99,15 +99,15 @@ class Declarer(Service):
             replica.declared()
         if replica.store_is_lost:
             return None  # it is woken when the store answers again
-        if (wait := self._look_at - replica.clock.steady()) > 0:
+        if (wait := self._check_at - replica.clock.steady()) > 0:
             return wait
-        await self._look()
+        await self._check_page()
         await self._remove_deleted()
-        delay = replica.settings.heartbeat.total_seconds() * self._heartbeats_until_next_look()
-        self._look_at = replica.clock.steady() + delay
+        delay = replica.settings.heartbeat.total_seconds() * self._heartbeats_until_next_check()
+        self._check_at = replica.clock.steady() + delay
         return delay
 
-    def _heartbeats_until_next_look(self) -> int:
+    def _heartbeats_until_next_check(self) -> int:
         """One at first, when replicas that start together may contradict each other, and as long as something is
         disputed. Later a change that concerns this replica is rare, and it is only to be reported."""
         if self._place != 0:
@@ -152,7 +152,7 @@ class Declarer(Service):
 
     # --- what became of it --------------------------------------------------------------------------------
 
-    async def _look(self) -> None:
+    async def _check_page(self) -> None:
         ids = dict.fromkeys((*self._next_page(), *sorted(self._disputed)[:PAGE]))
         mine = {id: self._declared[id] for id in ids if id in self._declared}
         if not mine:

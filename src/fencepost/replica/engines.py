@@ -42,7 +42,7 @@ class EngineFailed(FencepostError):
 
 
 @dataclass(eq=False, slots=True)
-class Watch:
+class EngineWatch:
     """What this replica knows of one run."""
 
     ref: Ref
@@ -89,8 +89,8 @@ class EngineLoop(Service):
         super().__init__(replica)
         self.engine = engine
         self._engine = implementation
-        self._watched: dict[Attempt, Watch] = {}
-        self._leaving: list[Watch] = []
+        self._watched: dict[Attempt, EngineWatch] = {}
+        self._leaving: list[EngineWatch] = []
         """Runs that have ended, and which the engine need not remember."""
         self._polled_at: float | None = None
 
@@ -161,13 +161,13 @@ class EngineLoop(Service):
         if gone:
             await self._conclude(gone)
 
-    def _first_seen(self, claim: Claim, remote: Remote, now: float) -> Watch:
+    def _first_seen(self, claim: Claim, remote: Remote, now: float) -> EngineWatch:
         ref = ref_of(self.replica.settings.namespace, claim.fire.key, claim.fire.token)
         # What a worker has begun was sent, also if this replica lost sight of it: else it would never be polled.
         sent = None if remote.adopted or remote.worker is not None else False
-        return Watch(ref, claim, remote, sent, unchanged_since=now)
+        return EngineWatch(ref, claim, remote, sent, unchanged_since=now)
 
-    async def _conclude(self, gone: Mapping[Attempt, Watch]) -> None:
+    async def _conclude(self, gone: Mapping[Attempt, EngineWatch]) -> None:
         """They are over, or another replica looks after them: then it is not for this one to forget them. They are
         watched until the store has answered."""
         keys = tuple(key for key, _ in gone)
@@ -190,10 +190,10 @@ class EngineLoop(Service):
 
     # --- what is asked of the engine --------------------------------------------------------------------------
 
-    def _to_send(self, now: float) -> list[Watch]:
+    def _to_send(self, now: float) -> list[EngineWatch]:
         return [watch for watch in self._watched.values() if self._must_send(watch, now)]
 
-    def _must_send(self, watch: Watch, now: float) -> bool:
+    def _must_send(self, watch: EngineWatch, now: float) -> bool:
         """What was not sent yet. And again, under the same ref, what may not have arrived: the engine was asked first,
         and does not know it."""
         if watch.remote.worker is not None or watch.sent is False:
@@ -202,7 +202,7 @@ class EngineLoop(Service):
             return False
         return watch.sighting.kind == UNSURE.kind or (watch.sent is None and watch.sighting.kind == GONE.kind)
 
-    async def _send(self, watch: Watch) -> None:
+    async def _send(self, watch: EngineWatch) -> None:
         """What the engine has taken is sent again at ever longer intervals; what it has not, as soon as it is back."""
         between = self.replica.settings.run_ttl.total_seconds() * 2.0 ** min(watch.sends, 12)
         watch.send_at = self.replica.clock.steady() + min(between, self.longest_between_sends)
@@ -211,7 +211,7 @@ class EngineLoop(Service):
             watch.sent = True
             watch.sends += 1
 
-    def _order(self, watch: Watch) -> Order:
+    def _order(self, watch: EngineWatch) -> Order:
         settings, fire, job = self.replica.settings, watch.claim.fire, watch.claim.job
         return Order(
             ref=watch.ref,
@@ -244,7 +244,7 @@ class EngineLoop(Service):
             for watch in some:
                 self._note(watch, seen.get(watch.ref, UNSURE))
 
-    def _note(self, watch: Watch, sighting: Sighting) -> None:
+    def _note(self, watch: EngineWatch, sighting: Sighting) -> None:
         watch.sighting = sighting
         if sighting.kind in ("waiting", "running"):
             watch.sent = True
@@ -252,7 +252,7 @@ class EngineLoop(Service):
         else:
             watch.polls += 1
 
-    def _must_stop(self, watch: Watch) -> bool:
+    def _must_stop(self, watch: EngineWatch) -> bool:
         """Its worker was told first, with the reply to a heartbeat."""
         now, heartbeat = self.replica.clock.steady(), self.replica.settings.heartbeat.total_seconds()
         if watch.stopped_at is not None and now < watch.stopped_at + PATIENCE:
@@ -261,18 +261,18 @@ class EngineLoop(Service):
             watch.cancel_at is not None and now > watch.cancel_at + 2 * heartbeat
         )
 
-    def _timed_out(self, watch: Watch) -> bool:
+    def _timed_out(self, watch: EngineWatch) -> bool:
         limit = watch.claim.job.timeout
         if limit is None or watch.started_at is None:
             return False
         grace = 2 * self.replica.settings.heartbeat.total_seconds()
         return self.replica.clock.steady() > watch.started_at + limit.total_seconds() + grace
 
-    async def _stop(self, watch: Watch) -> None:
+    async def _stop(self, watch: EngineWatch) -> None:
         watch.stopped_at = self.replica.clock.steady()
         await self._asked(self._engine.stop(watch.ref))
 
-    async def _forget(self, watch: Watch) -> None:
+    async def _forget(self, watch: EngineWatch) -> None:
         """One whose body never started, or may still run although it is lost, is ended first."""
         watch.forgets += 1
         settled = watch.remote.worker is not None and watch.sighting.kind != UNSURE.kind
@@ -292,7 +292,7 @@ class EngineLoop(Service):
                 self.wake()
                 self.replica.worker.wake()
 
-    def _seems_over(self, watch: Watch) -> bool:
+    def _seems_over(self, watch: EngineWatch) -> bool:
         if watch.polls < 2:
             return False
         if watch.remote.worker is None:
@@ -303,10 +303,10 @@ class EngineLoop(Service):
             return watch.sighting.kind != UNSURE.kind
         return self._silent_for(watch) >= OBSERVED * watch.remote.heartbeat
 
-    def _silent_for(self, watch: Watch) -> float:
+    def _silent_for(self, watch: EngineWatch) -> float:
         return self.replica.clock.steady() - watch.unchanged_since
 
-    def _missing(self, watch: Watch) -> Update:
+    def _missing(self, watch: EngineWatch) -> Update:
         fire, sighting = watch.fire, watch.sighting
         then = self._outcome(watch, sighting, self.replica.chance)
         return Missing(
@@ -319,7 +319,9 @@ class EngineLoop(Service):
             sighting.error,
         )
 
-    def _outcome(self, watch: Watch, sighting: Sighting, chance: random.Random) -> Settle | RetryLater | None:
+    def _outcome(
+        self, watch: EngineWatch, sighting: Sighting, chance: random.Random
+    ) -> Settle | RetryLater | None:
         """How the engine says that it ended. That it succeeded is believed only of a worker without heartbeats: any
         other would have said so itself, and this may have been a second delivery, which was refused."""
         fire, job = watch.fire, watch.claim.job
@@ -337,7 +339,7 @@ class EngineLoop(Service):
         return self._failed(watch, Reason.RAISED, text, EngineFailed(text), chance)
 
     def _failed(
-        self, watch: Watch, reason: Reason, text: str, error: Exception, chance: random.Random
+        self, watch: EngineWatch, reason: Reason, text: str, error: Exception, chance: random.Random
     ) -> Settle | RetryLater:
         fire, retry = watch.fire, watch.claim.job.retry
         if retry is not None and retry.covers(error):

@@ -42,7 +42,7 @@ class Inspector(Service):
         found: Reported = {(row.kind, row.key): row for row in self.replica.store.unreadable.rows}
         for where, row in found.items():
             if where not in self._reported:
-                self.replica.emit("row.unreadable", detail=f"{row.told}; {row.remedy}")
+                self.replica.emit("row.unreadable", detail=f"{row.summary}; {row.remedy}")
         for where, row in self._reported.items():
             if where not in found:
                 self.replica.emit("row.readable", detail=f"{row.kind} {row.key}")

@@ -26,7 +26,7 @@ class Intake(Service):
     def __init__(self, replica: Replica, inbox: Inbox) -> None:
         super().__init__(replica)
         self._inbox = inbox
-        self._look_at = 0.0
+        self._poll_at = 0.0
 
     async def run(self) -> None:
         try:
@@ -39,12 +39,12 @@ class Intake(Service):
         if replica.term() is None:
             await asyncio.to_thread(inbox.close)
             return replica.settings.heartbeat.total_seconds()
-        if (early := self._look_at - replica.clock.steady()) > 0:
+        if (early := self._poll_at - replica.clock.steady()) > 0:
             return early
         letters = await asyncio.to_thread(inbox.waiting, BATCH)
         if letters is None:
             await asyncio.to_thread(inbox.close)
-            self._look_at = replica.clock.steady() + min(NOT_USED, inbox.check_table_every)
+            self._poll_at = replica.clock.steady() + min(NOT_USED, inbox.check_table_every)
             return inbox.check_table_every
         done = [letter.number for letter in letters if await self._is_done(letter)]
         if done:

@@ -20,7 +20,7 @@ from fencepost.model import Json
 from fencepost.model.notices import Notice
 from fencepost.model.triggers import iso
 from fencepost.model.values import clean_text
-from fencepost.model.watching import Rule
+from fencepost.model.watching import NotificationRule
 from fencepost.replica.service import Service
 from fencepost.runs.threads import DaemonThreads
 from fencepost.store.base import JobPage
@@ -58,7 +58,7 @@ class Subscription:
     """A channel of this process, and its rules."""
 
     channel: Channel
-    rules: tuple[Rule, ...]
+    rules: tuple[NotificationRule, ...]
 
 
 Run = Callable[[Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]
@@ -89,7 +89,7 @@ class Notifier(Service):
         self._rules = {each.channel.name: each.rules for each in subscriptions}
         self.poll = POLL_INLINE if inline else POLL
         self._term: int | None = None
-        self._walked: tuple[Rule, ...] | None = None
+        self._walked: tuple[NotificationRule, ...] | None = None
         """The rules that all jobs have."""
         self._walk_after: str | None = ""
         """The job after which the walk goes on; None: it is over."""
@@ -221,7 +221,7 @@ class Courier:
         since = iso(self._failing_since) if self._failing_since else None
         return {"failing_since": since, "error": self._error}
 
-    def go(self, rules: Sequence[Rule], done: Callable[[], None]) -> None:
+    def go(self, rules: Sequence[NotificationRule], done: Callable[[], None]) -> None:
         """Deliver a batch, unless it is at one, or waits for its next attempt."""
         if self.busy or self._replica.clock.steady() < self.not_before:
             return
@@ -232,7 +232,7 @@ class Courier:
         if self._task is not None:
             self._task.cancel()
 
-    async def _batch(self, rules: Mapping[str, Rule]) -> None:
+    async def _batch(self, rules: Mapping[str, NotificationRule]) -> None:
         store, name = self._replica.store, self._channel.name
         try:
             found = await store.outbox(OutboxQuery(name, limit=BATCH))
@@ -251,7 +251,9 @@ class Courier:
             self._replica.errors.log(f"channel {name}", error)
             self._fail(f"{type(error).__name__}", None)
 
-    def _groups(self, notices: Sequence[Waiting], rules: Mapping[str, Rule]) -> list[list[Waiting]]:
+    def _groups(
+        self, notices: Sequence[Waiting], rules: Mapping[str, NotificationRule]
+    ) -> list[list[Waiting]]:
         """What is delivered together, in order: one each, or a digest. Not what must wait."""
         now = self._replica.clock.wall()
         groups: list[list[Waiting]] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fencepost.errors import ConfigurationError, UsageError
 from fencepost.model.notices import Causes, Notice
 from fencepost.model.selection import parsed
-from fencepost.model.watching import Rule, checked_causes
+from fencepost.model.watching import NotificationRule, checked_causes
 from fencepost.replica.notifier import Subscription
 from fencepost.settings import did_you_mean, duration
 from fencepost.store.base import Store
@@ -25,7 +25,7 @@ NO_CAUSES: Causes = frozenset()
 class Notifications:
     def __init__(self) -> None:
         self.channels: dict[str, Channel] = {}
-        self._rules: dict[str, list[Rule]] = {}
+        self._rules: dict[str, list[NotificationRule]] = {}
         self.kept: list[Notice] | None = None
         """Where a test gathers notices, in place of their delivery."""
 
@@ -67,11 +67,11 @@ def _rule(
     digest: object,
     name: str = "",
     by: str = "",
-) -> Rule:
+) -> NotificationRule:
     if jobs is not None:
         parsed(jobs)
     seconds = duration(digest).total_seconds() if digest is not None else 0.0
-    return Rule(channel, checked_causes(on), jobs or "", quiet or "", seconds, name, by)
+    return NotificationRule(channel, checked_causes(on), jobs or "", quiet or "", seconds, name, by)
 
 
 async def make_rule(
@@ -83,7 +83,7 @@ async def make_rule(
     quiet: str | None,
     digest: object,
     by: str,
-) -> tuple[Rule, bool]:
+) -> tuple[NotificationRule, bool]:
     """A rule made by hand, and whether that changed anything. Its channel is one that code or `fencepost.toml`
     declares: addresses and secrets have no way into the store."""
     rule = _rule(channel, on, jobs, quiet, digest, name, by)

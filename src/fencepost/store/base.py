@@ -33,11 +33,11 @@ from fencepost.model import (
     State,
 )
 from fencepost.model.triggers import EARLIEST
-from fencepost.model.watching import Rule
+from fencepost.model.watching import NotificationRule
 from fencepost.store.formats import Contents
 from fencepost.store.outbox import Checked, NoticeChange, Outbox, OutboxQuery
 from fencepost.store.preflight import Preflight, not_checked
-from fencepost.store.unreadable import Registry
+from fencepost.store.unreadable import UnreadableRows
 
 # --- presence and leadership ------------------------------------------------------------------------
 
@@ -180,9 +180,9 @@ class PutJob:
     replace: bool = True
     source: Literal["code", "api"] = "code"
     origin: Origin | None = None
-    """Of the code. None: not known, which is in nobody's way."""
+    """Of the code. None: not known; it conflicts with no other origin."""
     chosen: bool = False
-    """Somebody asks for this definition now; it is not what the code of a process says. It may be an earlier one."""
+    """A caller asks for this definition now; it is not what the code of a process says. It may be an earlier one."""
     expected: str | None = None
     """The fingerprint of the definition that the caller has seen; `NO_JOB`: none. If another one holds by now, nothing
     is changed."""
@@ -417,7 +417,7 @@ class RetryLater:
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """Somebody else shall run it, with a higher token. Either the body never started, or it has ended."""
+    """Another claim shall run it, with a higher token. Either the body never started, or it has ended."""
 
     key: str
     token: int
@@ -571,9 +571,9 @@ class Store(ABC):
         return None
 
     @cached_property
-    def unreadable(self) -> Registry:
+    def unreadable(self) -> UnreadableRows:
         """What this process has met in the store and could not read."""
-        return Registry()
+        return UnreadableRows()
 
     async def preflight(self, name: str) -> Preflight:
         """What can be said of it before it is opened, without writing anything. Raises what opening would, if it cannot
@@ -668,11 +668,11 @@ class Store(ABC):
     # Notifications.
 
     @abstractmethod
-    async def put_rules(self, channel: str, rules: Sequence[Rule]) -> bool:
+    async def put_rules(self, channel: str, rules: Sequence[NotificationRule]) -> bool:
         """What code declares for this channel, in place of what code declared before; whether that changed anything."""
 
     @abstractmethod
-    async def change_rule(self, name: str, rule: Rule | None, by: str) -> bool:
+    async def change_rule(self, name: str, rule: NotificationRule | None, by: str) -> bool:
         """A rule made by hand, in place of the one that had this name; None removes it. Whether it changed anything."""
 
     @abstractmethod
@@ -700,4 +700,4 @@ class Store(ABC):
 
     @abstractmethod
     async def wait(self, seconds: float) -> bool:
-        """Until somebody hints that there is something to do (True), or the time is up. Only ever a hint."""
+        """Until a replica hints that there is something to do (True), or the time is up. Only ever a hint."""

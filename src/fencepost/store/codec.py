@@ -22,7 +22,7 @@ from fencepost.store.base import Update
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _TAG = "is"
-_PLAIN = frozenset({str, int, float, bool, type(None)})
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def micros(moment: datetime) -> int:
@@ -62,7 +62,7 @@ Writer = Callable[[Any], Json]
 
 @cache
 def _writer(kind: Any) -> Writer:
-    if kind in _PLAIN:
+    if kind in _SCALARS:
         return _as_it_is
     if issubclass(kind, Enum):
         return lambda value: value.value
@@ -102,7 +102,7 @@ def _fields_writer(kind: Any) -> Writer:
         for name, default in defaults:
             content = getattr(value, name)
             if content is not default and (default is dataclasses.MISSING or content != default):
-                found[name] = content if type(content) in _PLAIN else to_json(content)
+                found[name] = content if type(content) in _SCALARS else to_json(content)
         return found
 
     return write
@@ -116,8 +116,8 @@ def _reader(kind: Any) -> Reader:
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return _as_it_is
-    if kind in _PLAIN:
-        return _plain_reader(kind)
+    if kind in _SCALARS:
+        return _scalar_reader(kind)
     if origin is Literal:
         return _literal_reader(arguments)
     if origin in (Union, types.UnionType):
@@ -133,7 +133,7 @@ def _reader(kind: Any) -> Reader:
     return _class_reader(kind)
 
 
-def _plain_reader(kind: Any) -> Reader:
+def _scalar_reader(kind: Any) -> Reader:
     """What the rules count and compare with must be what they expect: a text in place of a number would break a
     whole step, far from the row that it came from."""
     accepted = (int, float) if kind is float else (kind,)

@@ -20,13 +20,13 @@ from fencepost.store.preflight import START, Preflight, problem
 from fencepost.store.threads import WorkerThread
 
 EVIDENCE_EVERY = 0.2
-"""Seconds between two looks at the beacons."""
+"""Seconds between two polls of the beacons."""
 
 EVIDENCE_EVERY_WATCHED = 0.5
 """The same where the kernel reports the end of a beacon: in case that a report is lost."""
 
 POLL_EVERY = 0.1
-"""Seconds between two looks at the hint file."""
+"""Seconds between two polls of the hint file."""
 
 LOCKS_FREE_AFTER = 0.002
 """Seconds after the kernel has reported the end of a beacon until it can usually be locked."""
@@ -38,7 +38,7 @@ of a beacon is hinted at again."""
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse")
 
 
-class Beacons:
+class LocalBeacons:
     """Proof of death: a replica holds an flock on a file of its own for as long as it lives. The kernel lets
     go of it however the process ends, and never while it is merely stopped."""
 
@@ -51,7 +51,7 @@ class Beacons:
         if replica in self._held:
             if self._still_mine(replica):
                 return
-            # Declared dead although it lived: the file is gone, and without one nobody would see it die.
+            # Declared dead although it lived: the file is gone, and without one no replica would see it die.
             os.close(self._held.pop(replica))
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._clear_up()
@@ -121,7 +121,7 @@ class Beacons:
 
 
 def _is_free(path: Path) -> bool:
-    """Whether it is there, and nobody holds it."""
+    """Whether it is there, and no process holds it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -139,7 +139,7 @@ def _is_free(path: Path) -> bool:
 class LocalProof(ProofOfLife):
     """By beacons: all replicas are on one machine."""
 
-    def __init__(self, beacons: Beacons, thread: WorkerThread) -> None:
+    def __init__(self, beacons: LocalBeacons, thread: WorkerThread) -> None:
         self._beacons = beacons
         self._thread = thread
 
@@ -157,8 +157,8 @@ class LocalProof(ProofOfLife):
 
 
 class Hint:
-    """A file whose time of change says that there may be something to do. Where the kernel reports changes nobody looks
-    at it again and again; then the end of a beacon is a hint as well."""
+    """A file whose time of change says that there may be something to do. Where the kernel reports changes no
+    process polls it; then the end of a beacon is a hint as well."""
 
     def __init__(self, path: Path, beacons: Path | None = None) -> None:
         self._path = path
@@ -181,13 +181,13 @@ class Hint:
             self._echoes -= 1
             await asyncio.sleep(min(seconds, ECHO_EVERY))
             return True
-        for looks in range(max(1, round(seconds / POLL_EVERY)), 0, -1):
+        for polls_left in range(max(1, round(seconds / POLL_EVERY)), 0, -1):
             if self._has_changed():
                 if self._watch is not None and not self._in_use:
                     self._concerns_us(list(self._watch.changes()))  # a beacon may have ended, too
                 return True
             if (watch := self._begin_watching()) is not None:
-                return self._has_changed() or await self._reported(watch, looks * POLL_EVERY)
+                return self._has_changed() or await self._reported(watch, polls_left * POLL_EVERY)
             await asyncio.sleep(POLL_EVERY)
         return False
 

@@ -9,7 +9,7 @@ from fencepost.clock import Clock, SystemClock, moment_of
 from fencepost.errors import Fork
 from fencepost.store.mirror import Mirror, P, Step, T
 from fencepost.store.state import StoreState
-from fencepost.store.unreadable import Registry
+from fencepost.store.unreadable import UnreadableRows
 from fencepost.store.waiting import Waiters
 
 
@@ -29,7 +29,7 @@ class MemoryStore(Mirror):
         return self
 
     @property
-    def unreadable(self) -> Registry:
+    def unreadable(self) -> UnreadableRows:
         return self.state.registry
 
     async def open(self) -> None:

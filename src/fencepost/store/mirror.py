@@ -12,7 +12,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from fencepost.clock import Moment
 from fencepost.model import FireRecord, JobEvent, JobRecord, Json
-from fencepost.model.watching import Rule
+from fencepost.model.watching import NotificationRule
 from fencepost.store.base import (
     Added,
     ChangeJob,
@@ -145,10 +145,10 @@ class Mirror(Store):
     async def prune(self, keep_seconds: float) -> int:
         return await self._write(history.prune, keep_seconds)
 
-    async def put_rules(self, channel: str, rules: Sequence[Rule]) -> bool:
+    async def put_rules(self, channel: str, rules: Sequence[NotificationRule]) -> bool:
         return await self._write(notify_rules.put_rules, channel, rules)
 
-    async def change_rule(self, name: str, rule: Rule | None, by: str) -> bool:
+    async def change_rule(self, name: str, rule: NotificationRule | None, by: str) -> bool:
         return await self._write(notify_rules.change_rule, name, rule, by)
 
     async def watch_jobs(

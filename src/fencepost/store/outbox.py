@@ -9,7 +9,7 @@ from typing import Literal
 
 from fencepost.model import Json
 from fencepost.model.notices import Notice
-from fencepost.model.watching import Rule
+from fencepost.model.watching import NotificationRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class OutboxQuery:
 class Outbox:
     notices: tuple[Waiting, ...] = ()
     """A page of them, oldest first within a channel."""
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[NotificationRule, ...] = ()
     report: Mapping[str, Json] = field(default_factory=dict)
     """How the channels fare, by the leader that used them last."""
     waiting: Mapping[str, int] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class RuleChange:
     name: str
     at: datetime
     by: str
-    rule: Rule | None
+    rule: NotificationRule | None
     """As it was from then on; None: it was removed."""
 
 

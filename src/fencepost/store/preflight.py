@@ -82,7 +82,7 @@ def unless_restarted(is_known: bool, *findings: Finding) -> Preflight:
 
 
 def unless_outdated(format: Format, checked: Preflight) -> Preflight:
-    """`checked`, unless opening the store would convert it. A newer format is an error of whoever opens it."""
+    """`checked`, unless opening the store would convert it. A newer format is an error when it is opened."""
     if not format.steps:
         return checked
     what = f"stored in format {format.stored}: this version would {'; '.join(format.steps)}"

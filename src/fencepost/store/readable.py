@@ -8,14 +8,14 @@ from typing import Protocol
 
 from fencepost.model import FireRecord, JobEvent, JobRecord
 from fencepost.store.base import Evidence, FireQuery, JobPage, Roster
-from fencepost.store.unreadable import Registry
+from fencepost.store.unreadable import UnreadableRows
 
 
 class Readable(Protocol):
     """Each method as `Store` has it."""
 
     @property
-    def unreadable(self) -> Registry: ...
+    def unreadable(self) -> UnreadableRows: ...
 
     async def roster(self) -> Roster: ...
 

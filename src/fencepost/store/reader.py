@@ -12,7 +12,13 @@ from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecor
 from fencepost.store.rows import TargetRecord
 from fencepost.store.tables import blank_fire
 from fencepost.store.texts import read
-from fencepost.store.unreadable import Registry, checked_job, salvaged, salvaged_lease, salvaged_presence
+from fencepost.store.unreadable import (
+    UnreadableRows,
+    checked_job,
+    salvaged,
+    salvaged_lease,
+    salvaged_presence,
+)
 
 Fields = Callable[[], Mapping[str, Callable[[], Any]]]
 """How to read each field of a row by itself, if the whole cannot be read."""
@@ -30,7 +36,7 @@ class BrokenFire:
 class RowReader:
     """For the length of one unit of work."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: UnreadableRows) -> None:
         """`registry`: of the rows that this process could not read, kept from step to step."""
         self.registry = registry
         self.at = Moment(datetime.fromtimestamp(0, UTC), 0.0)

@@ -1,4 +1,4 @@
-"""Reading where a row may be unreadable; and again, now and then: somebody may have restored it, or removed it."""
+"""Reading where a row may be unreadable; and again, now and then: a person may have restored it, or removed it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def readable_job(store: Readable, job_id: str) -> JobRecord | None:
     """None: there is none. Raises if there is one that cannot be read."""
     found = await store.jobs([job_id])
     if not found and (row := store.unreadable.holding(job_id)):
-        raise RowUnreadable(f"{row.told}; {row.remedy}")
+        raise RowUnreadable(f"{row.summary}; {row.remedy}")
     return found[0] if found else None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from fencepost.model import Lease
 from fencepost.store.rows import Rows, TargetRecord
 from fencepost.store.tables import BrokenRows, EntryTable, FireTable, JobTable, ReplicaTable, TargetTable
-from fencepost.store.unreadable import Registry, Unreadable
+from fencepost.store.unreadable import Unreadable, UnreadableRows
 
 
 class StoreState(Rows):
@@ -23,8 +23,8 @@ class StoreState(Rows):
     replicas: ReplicaTable
     entries: EntryTable
 
-    def __init__(self, registry: Registry | None = None) -> None:
-        self.registry = Registry() if registry is None else registry
+    def __init__(self, registry: UnreadableRows | None = None) -> None:
+        self.registry = UnreadableRows() if registry is None else registry
         self.broken = BrokenRows(self.registry)
         self.replicas = ReplicaTable(self.broken)
         self.targets = TargetTable(self.broken, self.replicas)

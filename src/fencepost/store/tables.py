@@ -17,7 +17,7 @@ from fencepost.store.agenda import Agenda, Turns
 from fencepost.store.base import FireQuery, JobPage
 from fencepost.store.rows import Entries, Fires, Jobs, Replicas, TargetRecord, Targets
 from fencepost.store.rules.history import needed_events
-from fencepost.store.unreadable import Kind, Registry, Unreadable, salvaged_presence
+from fencepost.store.unreadable import Kind, Unreadable, UnreadableRows, salvaged_presence
 
 OPEN = (State.PENDING, State.QUEUED)
 ACTIVE = (State.RUNNING, State.WAITING)
@@ -40,7 +40,7 @@ class Broken:
 class BrokenRows:
     """By kind and key: the rows that cannot be read. All tables share it."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: UnreadableRows) -> None:
         self.registry = registry
         self.rows: dict[tuple[str, str], Broken] = {}
 
@@ -58,7 +58,7 @@ class BrokenRows:
             self.registry.forget(kind, key)
 
     def note_all(self) -> None:
-        """Whoever reads on learns of them once more."""
+        """A caller that reads on learns of them once more."""
         for broken in self.rows.values():
             self.registry.note(broken.row)
 

@@ -47,7 +47,7 @@ def texts_of(record: JobRecord) -> tuple[str, str]:
     values = {name: getattr(record, name) for name in _REST}
     rest = text({name: value for name, value in values.items() if value != _DEFAULTS.get(name, ...)})
     _remember(_jobs, job.text, job)
-    if record.kept is None:  # which belongs to whoever handed it in, and may change in their hands
+    if record.kept is None:  # which belongs to the caller, and may change in its hands
         _remember(_records, (job.text, rest), changed(record, **_COLD))
     return job.text, rest
 

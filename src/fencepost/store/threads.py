@@ -94,7 +94,7 @@ class StepQueue:
 
     def gathered(self, most: int) -> list[QueuedStep]:
         steps = [self._waiting.popleft() for _ in range(min(len(self._waiting), most))]
-        # From here on nobody can cancel them: who gave up earlier is left out.
+        # From here on no caller can cancel them: callers that gave up earlier are left out.
         return [step for step in steps if step.reply.set_running_or_notify_cancel()]
 
     def clear(self) -> None:

@@ -19,11 +19,11 @@ _clock = SystemClock()  # waiting for others takes real time, whatever clock a s
 
 
 class Turn:
-    """A lock between processes that goes to somebody who waits as soon as it is free. (To look for it again and again,
-    as one must with SQLite's own, leaves it unused for half of the time.)
+    """A lock between processes that goes to one that waits as soon as it is free. (Polling, as one must with SQLite's
+    own, leaves it unused for half of the time.)
 
     `flock` and not `lockf`, which any close of the file in this process would undo. The file is never removed by us;
-    who has locked one that somebody else has removed takes the new one, as it would be alone with the old.
+    a process that has locked one that was removed takes the new one, as it would be alone with the old.
     """
 
     def __init__(self, path: Path) -> None:
@@ -75,8 +75,9 @@ class _Queue:
     """A place in the line for the lock of one open file.
 
     Waiting in the kernel is what makes the handover quick, and nothing can break it off: a process that was
-    stopped with the lock would hold up every other for good. So a thread waits there, which nobody has to wait for.
-    Who loses patience leaves it standing, and finds it there when they come again; its turn comes or is passed on.
+    stopped with the lock would hold up every other for good. So a thread waits there, which no caller has to wait
+    for. A caller that loses patience leaves it standing, and finds it there when it comes again; its turn comes or is
+    passed on.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -17,7 +17,7 @@ from fencepost.store.base import FireQuery, JobPage
 from fencepost.store.rows import Entries, Fast, Fires, Jobs, Replicas, Rows, TargetRecord, Targets
 from fencepost.store.rules.fast_path import covered_from
 from fencepost.store.tables import BrokenRows, FireTable
-from fencepost.store.unreadable import Registry, Unreadable, salvaged
+from fencepost.store.unreadable import Unreadable, UnreadableRows, salvaged
 
 
 class Cache:
@@ -29,7 +29,7 @@ class Cache:
         self.stored_jobs: dict[str, JobRecord | None] = {}
         """As they were loaded, or saved last."""
         self.targets: dict[str, TargetRecord] = {}
-        self.fires = FireTable(BrokenRows(Registry()))
+        self.fires = FireTable(BrokenRows(UnreadableRows()))
         self.next_stored: dict[str, datetime | None] = {}
         """By job: when the next stored fire falls due that is not here."""
         self.events: dict[str, Sequence[JobEvent]] = {}

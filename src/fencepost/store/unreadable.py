@@ -1,8 +1,9 @@
 """Rows that cannot be read are set aside one by one, so that all others go on.
 
-Every store decodes its rows through `Registry.read`. A row that cannot be decoded is noted there, by kind and key, and
-left where it is. A job is *set aside* while its definition, its state or one of its live fires is among them: nothing
-of it is planned, claimed or changed, so that no fire of it can run twice (docs/decisions/0029-unreadable-rows.md).
+Every store decodes its rows through `UnreadableRows.read`. A row that cannot be decoded is noted there, by kind and
+key, and left where it is. A job is *set aside* while its definition, its state or one of its live fires is among them:
+nothing of it is planned, claimed or changed, so that no fire of it can run twice
+(docs/decisions/0029-unreadable-rows.md).
 """
 
 from __future__ import annotations
@@ -71,14 +72,14 @@ class Unreadable:
         return "nothing: the job goes on, and the row is forgotten after the retention"
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """In one line, without the remedy."""
         what = {"lease": "the leader's lease"}.get(self.kind, f"{self.kind} {self.key}")
         job = f" of job {self.job_id}" if self.job_id and self.job_id != self.key else ""
         return f"{what}{job} cannot be read here: {self.why}"
 
 
-class Registry:
+class UnreadableRows:
     """What this process has found in its store and could not read. Written and read by several threads."""
 
     def __init__(self) -> None:
@@ -156,6 +157,10 @@ class Registry:
                 self.forget(row.kind, row.key)
 
 
+Registry = UnreadableRows
+"""The name that postgres/fast.py still imports."""
+
+
 def reason_of(error: BaseException) -> str:
     """One line. The cause says more than `a stored Job cannot be read`."""
     text = str(error).strip().partition("\n")[0] or type(error).__name__
@@ -208,9 +213,9 @@ def salvaged_presence(id: str, found: Mapping[str, Any]) -> ReplicaRecord:
 
 
 def salvaged_lease(at: Moment, found: Mapping[str, Any]) -> Lease:
-    """A lease that cannot be read: nobody holds it, and whoever asks next leads, in a term above all before. A term
-    that is lost is counted on from the store's clock: one by one, terms never come as far. Where what is known of a
-    loss of data cannot be read, all that is undecided may have run."""
+    """A lease that cannot be read: no replica holds it, and the next that asks leads, in a term above all before.
+    A term that is lost is counted on from the store's clock: one by one, terms never come as far. Where what is known
+    of a loss of data cannot be read, all that is undecided may have run."""
     era = Era(
         found.get("incarnation", 0),
         found.get("standing", "restarted"),

@@ -34,7 +34,7 @@ class Waiters:
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
     async def wait(self, seconds: float) -> bool:
-        """Until somebody wakes all who wait (True), or the time is up."""
+        """Until a hint wakes all who wait (True), or the time is up."""
         loop = asyncio.get_running_loop()
         hint: asyncio.Future[None] = loop.create_future()
         with self._lock:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from fencepost.clock import seconds
 from fencepost.errors import UsageError
-from fencepost.insight.audit import Report, audit
+from fencepost.insight.audit import AuditResult, audit
 from fencepost.model import FireRecord, Json, State
 from fencepost.model.notices import Notice
 from fencepost.model.triggers import as_utc
@@ -163,7 +163,7 @@ class VirtualTime:
             wanted = "at all" if times is None else f"{times} times"
             raise self._otherwise(job, f"ran {len(ran)} times, not {wanted}")
 
-    def audit(self) -> Report:
+    def audit(self) -> AuditResult:
         """Whether all that was due since the start is accounted for once (see `fencepost.insight.audit`)."""
         return self.do(audit(self.store, since=self.world.start, retention=PATIENT["retention"]))
 

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from fencepost.insight.audit import Report, audit
+from fencepost.insight.audit import AuditResult, audit
 from fencepost.insight.audit.pages import Rest
 from fencepost.insight.audit.shapes import report_shape, verdict
 from fencepost.insight.views.shapes import Shape
@@ -30,7 +30,7 @@ LONGEST_REST = 1.0
 @dataclass
 class Running:
     what: Hashable
-    task: asyncio.Task[Report]
+    task: asyncio.Task[AuditResult]
     begun: float
     doing: str = "starting"
     done: int = 0
@@ -41,7 +41,7 @@ class Running:
         """Called on the reading thread: each value is replaced as a whole."""
         self.doing, self.done, self.total = what, done, total
 
-    def end(self, task: asyncio.Task[Report]) -> None:
+    def end(self, task: asyncio.Task[AuditResult]) -> None:
         self.ended = task.get_loop().time()
         if not task.cancelled():
             task.exception()  # marks it as retrieved: each request raises it again
@@ -96,7 +96,7 @@ class Audits:
         scheduler = self._desk.scheduler
         sees = caller.sees_only
 
-        async def work(store: Store) -> Report:
+        async def work(store: Store) -> AuditResult:
             now = (await store.roster()).now
             return await audit(
                 store,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fencepost.clock import Moment
-from fencepost.insight.audit import Kind, Report, audit
+from fencepost.insight.audit import AuditResult, Kind, audit
 from fencepost.store.memory import MemoryStore
 from fencepost.testing.world import EPOCH
 from tests.protocol.checker.judge import Judge
@@ -44,11 +44,11 @@ class _Standing:
         return self._moment.steady
 
 
-def _done(auditing: Coroutine[Any, Any, Report]) -> Report:
+def _done(auditing: Coroutine[Any, Any, AuditResult]) -> AuditResult:
     """The store is in memory: nothing ever waits."""
     try:
         auditing.send(None)
     except StopIteration as done:
-        report: Report = done.value
+        report: AuditResult = done.value
         return report
     raise AssertionError("a memory store never waits")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.errors import DeliveryFailed
 from fencepost.model.notices import ALERTS, Causes, Notice
-from fencepost.model.watching import Rule
+from fencepost.model.watching import NotificationRule
 from fencepost.replica.notifier import Subscription
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ class Notices:
 
     def _make_rule(self) -> None:
         self._simulation.tell("admin", "makes a rule")
-        rule = Rule("pager", tuple(ALERTS), name="ours", by="admin")
+        rule = NotificationRule("pager", tuple(ALERTS), name="ours", by="admin")
         self._simulation.network.apply(None, "change_rule", ("ours", rule, "admin"))
 
     def subscriptions(self, member: Member) -> tuple[Subscription, ...]:
         if not self._on:
             return ()
-        rules = () if self._by_hand else (Rule("pager", tuple(ALERTS)),)
+        rules = () if self._by_hand else (NotificationRule("pager", tuple(ALERTS)),)
         return (Subscription(Pager(self, member), rules),)
 
     async def deliver(self, member: Member, notices: Sequence[Notice]) -> None:

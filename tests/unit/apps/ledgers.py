@@ -17,9 +17,9 @@ from fencepost.store.base import Plan, Planned, PutJob
 from fencepost.store.reader import RowReader
 from fencepost.store.sql.save import SqlSave
 from fencepost.store.sqlite import SqliteStore
-from fencepost.store.sqlite.schema import Names
+from fencepost.store.sqlite.schema import SqliteNames
 from fencepost.store.sqlite.statements import SqliteStatements
-from fencepost.store.unreadable import Registry
+from fencepost.store.unreadable import UnreadableRows
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 TOOK = timedelta(milliseconds=10)
@@ -48,7 +48,9 @@ def fill(path: Path, triggers: Mapping[str, Trigger], fires_each: int) -> Hand:
             rows = _ran(id, trigger, fires_each)
             while chunk := {fire.key: fire for fire in islice(rows, CHUNK)}:
                 db.execute("begin immediate")
-                SqlSave(SqliteStatements(db, Names("default")), RowReader(Registry())).save_fires(chunk)
+                SqlSave(SqliteStatements(db, SqliteNames("default")), RowReader(UnreadableRows())).save_fires(
+                    chunk
+                )
                 db.execute("commit")
                 clock.now = max(clock.now, *(fire.due_at + TOOK for fire in chunk.values()))
     return clock

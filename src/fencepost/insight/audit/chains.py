@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
-from fencepost.insight.audit.report import Finding, Kind
+from fencepost.insight.audit.report import AuditFinding, Kind
 from fencepost.model import FireRecord, JobRecord, State
 from fencepost.model.triggers.following import After
 
@@ -34,7 +34,7 @@ class Chains:
             elif fire.count > 1:
                 self._stretches[fire.job_id].append(fire)
 
-    def missing(self, now: datetime) -> Iterator[Finding]:
+    def missing(self, now: datetime) -> Iterator[AuditFinding]:
         for id, (record, trigger) in self._children.items():
             first = self._ended[trigger.parents[0]]
             for due, fire in first.items():
@@ -45,7 +45,9 @@ class Chains:
                     continue
                 if record.changed_at < max(known) < now - PATIENCE:
                     why = f"{fire.key} let it go, and no row of the ledger has it"
-                    yield Finding(Kind.UNACCOUNTED, id, due, why, id + fire.key[len(fire.job_id) :], due, 1)
+                    yield AuditFinding(
+                        Kind.UNACCOUNTED, id, due, why, id + fire.key[len(fire.job_id) :], due, 1
+                    )
 
     def _covered(self, job_id: str, due: datetime) -> bool:
         return any(row.due_at <= due <= row.last_due for row in self._stretches[job_id])

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 
-from fencepost.insight.audit.report import Finding, Kind
+from fencepost.insight.audit.report import AuditFinding, Kind
 from fencepost.model import MAX_ATTEMPTS_KEPT, FireRecord, JobEvent, State
 from fencepost.model.periods import pauses_of
 
@@ -42,7 +42,7 @@ class AuditedClaims:
         self._last: tuple[int, str] = (0, "")
         """First token and key of the last scheduled fire that was claimed."""
 
-    def check(self, fire: FireRecord) -> Iterator[Finding]:
+    def check(self, fire: FireRecord) -> Iterator[AuditFinding]:
         if not fire.token:
             return
         yield from self._tokens(fire)
@@ -50,7 +50,7 @@ class AuditedClaims:
         if fire.scheduled:
             yield from self._held_by_pauses(fire)
 
-    def _tokens(self, fire: FireRecord) -> Iterator[Finding]:
+    def _tokens(self, fire: FireRecord) -> Iterator[AuditFinding]:
         tokens = [attempt.token for attempt in fire.attempts]
         if fire.state is State.RUNNING:
             tokens.append(fire.token)
@@ -75,7 +75,7 @@ class AuditedClaims:
             yield _tokens(fire, f"token {tokens[0]}, although the earlier fire {key} got {last}")
         self._last = tokens[0], fire.key
 
-    def _held_by_pauses(self, fire: FireRecord) -> Iterator[Finding]:
+    def _held_by_pauses(self, fire: FireRecord) -> Iterator[AuditFinding]:
         """What falls due in a pause is skipped, and nothing scheduled starts while one lasts. Where the store's clock
         was set back, what came before a pause may bear a later time. The pause itself knows better: by the last token
         given out before it began, and the last fire decided."""
@@ -88,7 +88,7 @@ class AuditedClaims:
                 why = f"it was claimed during the pause of {pause.since:%Y-%m-%d %H:%M:%S}Z"
             else:
                 continue
-            yield Finding(Kind.PAUSE_IGNORED, fire.job_id, fire.due_at, why, fire.key)
+            yield AuditFinding(Kind.PAUSE_IGNORED, fire.job_id, fire.due_at, why, fire.key)
             return
 
 
@@ -100,12 +100,12 @@ def _claims(fire: FireRecord) -> Iterator[tuple[int, datetime]]:
         yield fire.token, fire.started_at
 
 
-def _one_after_the_other(fire: FireRecord) -> Iterator[Finding]:
+def _one_after_the_other(fire: FireRecord) -> Iterator[AuditFinding]:
     """A further attempt needs the end of the one before: settled for a retry, given back, or lost. (Where the
     store's clock was stepped back between two attempts they seem to overlap.)"""
 
-    def doubled(why: str) -> Finding:
-        return Finding(Kind.DOUBLED, fire.job_id, fire.due_at, why, fire.key)
+    def doubled(why: str) -> AuditFinding:
+        return AuditFinding(Kind.DOUBLED, fire.job_id, fire.due_at, why, fire.key)
 
     on_its_way = fire.state in (State.RUNNING, State.WAITING)
     followed = fire.attempts if on_its_way else fire.attempts[:-1]
@@ -123,5 +123,5 @@ def _one_after_the_other(fire: FireRecord) -> Iterator[Finding]:
         yield doubled(f"claimed {claims} times, but {recorded} claims are on record")
 
 
-def _tokens(fire: FireRecord, why: str) -> Finding:
-    return Finding(Kind.TOKENS, fire.job_id, fire.due_at, why, fire.key)
+def _tokens(fire: FireRecord, why: str) -> AuditFinding:
+    return AuditFinding(Kind.TOKENS, fire.job_id, fire.due_at, why, fire.key)

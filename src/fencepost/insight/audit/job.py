@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from fencepost.insight.audit.claims import AuditedClaims
-from fencepost.insight.audit.report import Finding, Kind, Report
+from fencepost.insight.audit.report import AuditFinding, AuditResult, Kind
 from fencepost.model import FireRecord, JobEvent, JobRecord, Reason, State, fire_key
-from fencepost.model.periods import INSTANT, Calendar
+from fencepost.model.periods import INSTANT, JobCalendar
 
 PATIENCE = timedelta(seconds=10)
 """A due fire may stay undecided for at least this long, however small `misfire_after`: replicas need time."""
@@ -42,10 +42,10 @@ class JobAudit:
         history: Sequence[JobEvent],
         record: JobRecord | None,
         orphaned: bool,
-        report: Report,
+        report: AuditResult,
     ) -> None:
         self.job_id = job_id
-        self.calendar = Calendar(history)
+        self.calendar = JobCalendar(history)
         self.absent: list[Absent] = []
         """To be checked again: replicas may join rows while the ledger is read."""
         self._follows = any(event.trigger and event.trigger.get("type") == "after" for event in history)
@@ -191,7 +191,7 @@ class JobAudit:
                 continue
             why = NOT_ROW if kind is Kind.UNACCOUNTED else f"{NOT_DECIDED}: it is not planned yet"
             key = fire_key(self.job_id, first)
-            self._report.find(Finding(kind, self.job_id, first, why, key, last, count))
+            self._report.find(AuditFinding(kind, self.job_id, first, why, key, last, count))
 
     def _stretches(self, absent: Absent) -> Iterator[tuple[Kind | None, datetime, datetime, int]]:
         """Groups neighbouring fires of the same kind. None: it is too early to judge them."""
@@ -214,7 +214,7 @@ class JobAudit:
 
     def _find(self, kind: Kind, fire: FireRecord, why: str, count: int | None = None) -> None:
         fires = fire.count if count is None else count
-        self._report.find(Finding(kind, self.job_id, fire.due_at, why, fire.key, fire.last_due, fires))
+        self._report.find(AuditFinding(kind, self.job_id, fire.due_at, why, fire.key, fire.last_due, fires))
 
     def _named_before(self) -> str:
         return self._before.key if self._before else "an earlier row"

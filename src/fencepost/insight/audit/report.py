@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     kind: Kind
     job_id: str
     due_at: datetime
@@ -46,7 +46,7 @@ class Finding:
 
 
 @dataclass
-class Report:
+class AuditResult:
     now: datetime
     since: datetime
     until: datetime
@@ -68,7 +68,7 @@ class Report:
     """Not final, and rightly so: due just now, running, queued, waiting to be run again, or held back."""
     states: Counter[State] = field(default_factory=Counter)
     """Of the fires that were due and are final."""
-    findings: dict[Kind, list[Finding]] = field(default_factory=lambda: {kind: [] for kind in Kind})
+    findings: dict[Kind, list[AuditFinding]] = field(default_factory=lambda: {kind: [] for kind in Kind})
     found: Counter[Kind] = field(default_factory=Counter)
     """Fires concerned, also beyond those listed."""
     events: list[JobEvent] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Report:
     def ran(self) -> int:
         return self.states[State.SUCCEEDED] + self.states[State.FAILED]
 
-    def find(self, finding: Finding) -> None:
+    def find(self, finding: AuditFinding) -> None:
         self.found[finding.kind] += finding.count
         if len(self.findings[finding.kind]) < MOST_LISTED:
             self.findings[finding.kind].append(finding)

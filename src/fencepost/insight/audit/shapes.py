@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.insight.audit.report import Finding, Kind, Report
+from fencepost.insight.audit.report import AuditFinding, AuditResult, Kind
 from fencepost.insight.views.shapes import Shape, event_shape, time
 from fencepost.insight.views.unreadable import unreadable_shape
 from fencepost.insight.visible import EVERYTHING, Sight
@@ -19,7 +19,7 @@ MEANS = {
 }
 
 
-def report_shape(report: Report, sight: Sight = EVERYTHING) -> Shape:
+def report_shape(report: AuditResult, sight: Sight = EVERYTHING) -> Shape:
     return {
         "clean": report.clean,
         "now": iso(report.now),
@@ -44,7 +44,7 @@ def report_shape(report: Report, sight: Sight = EVERYTHING) -> Shape:
     }
 
 
-def _finding_shape(finding: Finding, sight: Sight) -> Shape:
+def _finding_shape(finding: AuditFinding, sight: Sight) -> Shape:
     return {
         "key": finding.key,
         "job_id": finding.job_id,
@@ -55,7 +55,7 @@ def _finding_shape(finding: Finding, sight: Sight) -> Shape:
     }
 
 
-def fates(report: Report) -> dict[str, int]:
+def fates(report: AuditResult) -> dict[str, int]:
     return {
         "ran": report.ran,
         **{state.value: report.states[state] for state in NEVER_ENDED},
@@ -66,7 +66,7 @@ def fates(report: Report) -> dict[str, int]:
 NEVER_ENDED = (State.SKIPPED, State.MISSED, State.LOST, State.CANCELLED)
 
 
-def verdict(report: Report, shown: int | None = None) -> str:
+def verdict(report: AuditResult, shown: int | None = None) -> str:
     if report.unreadable and not report.found.total() and not report.clean:
         jobs = sorted({row.job_id for row in report.unreadable if row.job_id})
         return (

@@ -11,7 +11,7 @@ from fencepost.errors import UsageError
 from fencepost.insight.audit.chains import Chains
 from fencepost.insight.audit.job import Absent, JobAudit
 from fencepost.insight.audit.pages import Progress, Rest, oldest_first, page_before
-from fencepost.insight.audit.report import Report
+from fencepost.insight.audit.report import AuditResult
 from fencepost.insight.audit.zones import tzdata_version
 from fencepost.model import FireRecord, JobEvent, JobRecord
 from fencepost.model.triggers import EARLIEST, as_utc, iso, stored_trigger
@@ -35,7 +35,7 @@ async def audit(
     progress: Progress | None = None,
     sees: Callable[[str], bool] | None = None,
     rest: Rest | None = None,
-) -> Report:
+) -> AuditResult:
     """Check every fire that was due in [since, until) against the ledger. Without `since`: in the last 24 hours.
 
     `retention` is the one the replicas run with: what is older may have been forgotten, and is left out.
@@ -61,7 +61,7 @@ async def audit(
 @dataclass
 class LedgerWalk:
     store: Store
-    report: Report
+    report: AuditResult
     only: str | None
     sees: Callable[[str], bool] | None
     known_targets: set[str] | None
@@ -177,11 +177,13 @@ class LedgerWalk:
                 job.judge(rest)
 
 
-def _window(now: datetime, since: datetime | None, until: datetime | None, retention: timedelta) -> Report:
+def _window(
+    now: datetime, since: datetime | None, until: datetime | None, retention: timedelta
+) -> AuditResult:
     kept = now - retention + min(MARGIN, retention / 10)
     end = now if until is None else min(now, as_utc(until, "until"))
     start = end - DEFAULT_WINDOW if since is None else as_utc(since, "since")
-    return Report(now, max(start, kept), end, kept, tzdata_version())
+    return AuditResult(now, max(start, kept), end, kept, tzdata_version())
 
 
 async def _live_targets(store: Store, roster: Roster) -> set[str] | None:

@@ -12,5 +12,5 @@ WRITTEN_ANEW = ("replica", "lease", "target")
 
 
 def unreadable(rows: Sequence[Unreadable]) -> Iterator[Finding]:
-    found = ((warning if row.kind in WRITTEN_ANEW else problem)(row.told, row.remedy) for row in rows)
+    found = ((warning if row.kind in WRITTEN_ANEW else problem)(row.summary, row.remedy) for row in rows)
     yield from the_first(found, "`fencepost status` lists them")

@@ -1,7 +1,7 @@
 """Final fires that were moved out of memory: one file per day they were due, written once, never changed.
 
 Which files there are and how long each is stands in the snapshot that moved the fires out. What lies beyond that
-length was left by a crash on the way to a snapshot: nobody reads it, and the next append overwrites it.
+length was left by a crash on the way to a snapshot: no process reads it, and the next append overwrites it.
 Manual fires have files of their own, because their keys do not tell the day.
 """
 
@@ -25,7 +25,7 @@ from fencepost.store.codec import from_json, micros, to_json
 from fencepost.store.file.folder import sync_folder, write_at
 from fencepost.store.file.lines import checked, damaged, line, lines
 from fencepost.store.tables import by_due, matches
-from fencepost.store.unreadable import Registry
+from fencepost.store.unreadable import UnreadableRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Archive:
     days: Mapping[str, Day] = field(default_factory=dict)
     """By file name."""
     pruned_before: datetime | None = None
-    registry: Registry = field(default_factory=Registry, compare=False)
+    registry: UnreadableRows = field(default_factory=UnreadableRows, compare=False)
     """Where lines that cannot be read are noted."""
     _manual: dict[str, tuple[str, int]] = field(default_factory=dict, compare=False)
     """Where each manual fire is: file name and offset. Read when first asked for."""

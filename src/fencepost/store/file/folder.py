@@ -25,7 +25,7 @@ class Folder:
             each.mkdir(mode=0o700, exist_ok=True)
 
     def begin_draft(self) -> bool:
-        """Whether nobody else is writing the next generation. The kernel ends it if this process dies."""
+        """Whether no other process is writing the next generation. The kernel ends it if this process dies."""
         if self._drafting is not None:
             return False
         descriptor = os.open(self.path / "drafting", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -73,7 +73,7 @@ class Draft:
         return self._thread is not None and self._thread.is_alive()
 
     def abandon(self) -> None:
-        """Nobody else may begin while it is being written."""
+        """No other process may begin while it is being written."""
         if self._thread is not None:
             self._thread.join()
 

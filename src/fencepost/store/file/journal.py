@@ -19,7 +19,7 @@ from fencepost.store.file.log import Log
 from fencepost.store.file.redo import Redo
 from fencepost.store.file.state import Change, LoggedState
 from fencepost.store.formats import Format, format_of
-from fencepost.store.unreadable import Registry
+from fencepost.store.unreadable import UnreadableRows
 
 log = logging.getLogger("fencepost")
 
@@ -31,7 +31,9 @@ MANY_ROWS = 5_000
 
 
 class Journal:
-    def __init__(self, folder: Folder, snapshot_bytes: int, keep_fires: int, registry: Registry) -> None:
+    def __init__(
+        self, folder: Folder, snapshot_bytes: int, keep_fires: int, registry: UnreadableRows
+    ) -> None:
         self.folder = folder
         self._registry = registry
         self._snapshot_bytes = snapshot_bytes
@@ -204,7 +206,7 @@ class Journal:
         draft.publish(b"")
 
     def tidy(self) -> None:
-        """Remove what crashes have left behind, unless somebody may be writing it at this moment."""
+        """Remove what crashes have left behind, unless another process may be writing it at this moment."""
         if self.folder.begin_draft():
             self.folder.tidy(self.header.generation, self.state.fires.archive.days)
             self.folder.end_draft()

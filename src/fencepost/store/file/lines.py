@@ -14,8 +14,8 @@ from fencepost.model import Json
 
 
 def damaged(what: str, path: Path) -> StoreCorrupt:
-    """`what` is wrong with this file of a store. Nobody can say which rows it would have changed, so all of the store
-    stops; the message says what to type."""
+    """`what` is wrong with this file of a store. It cannot be known which rows it would have changed, so all of the
+    store stops; the message says what to type."""
     folder = path.parents[1 if path.suffix == ".jsonl" else 0]
     aside = folder.parent.with_name(f"{folder.parent.name}-{folder.name}.damaged")
     return StoreCorrupt(
@@ -24,7 +24,7 @@ def damaged(what: str, path: Path) -> StoreCorrupt:
     )
 
 
-class Line(NamedTuple):
+class ChecksummedLine(NamedTuple):
     content: Json
     end: int
     """Where the next one begins."""
@@ -35,7 +35,7 @@ def line(content: Json) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
-def lines(data: bytes, path: Path, number: int = 1, torn: bool = False) -> Iterator[Line]:
+def lines(data: bytes, path: Path, number: int = 1, torn: bool = False) -> Iterator[ChecksummedLine]:
     """The lines of `data`, the first of which has this number in its file. With `torn` the last one may be the
     rest of a write that a crash cut off, and is left out; any other that does not check is damage."""
     start = 0
@@ -47,7 +47,7 @@ def lines(data: bytes, path: Path, number: int = 1, torn: bool = False) -> Itera
             if torn and last:
                 return
             raise damaged(f"{path}, line {number}: its checksum does not fit", path)
-        yield Line(json.loads(text), end + 1)
+        yield ChecksummedLine(json.loads(text), end + 1)
         start = end + 1
         number += 1
 

@@ -76,7 +76,7 @@ class Log:
 
     def append(self, content: Json) -> None:
         if self._torn:
-            # The rest of a write that a crash cut off: nobody was told that it happened.
+            # The rest of a write that a crash cut off: no caller was answered that it happened.
             os.ftruncate(self._file, self.end)
             self._torn = False
         try:

@@ -12,7 +12,7 @@ from fencepost.store.file.journal import Journal
 from fencepost.store.formats import Contents, Present
 from fencepost.store.local import KEPT, refuse_network_file_system, unless_rebooted
 from fencepost.store.preflight import Preflight, nothing_there, ok, unless_outdated
-from fencepost.store.unreadable import Registry
+from fencepost.store.unreadable import UnreadableRows
 
 
 def preflight(path: Path, namespace: str) -> Preflight:
@@ -36,7 +36,7 @@ def contents(path: Path, namespace: str) -> Contents:
 @contextmanager
 def _loaded(path: Path) -> Iterator[Journal]:
     folder = Folder(path)
-    journal = Journal(folder, snapshot_bytes=0, keep_fires=0, registry=Registry())
+    journal = Journal(folder, snapshot_bytes=0, keep_fires=0, registry=UnreadableRows())
     try:
         journal.load()
         yield journal

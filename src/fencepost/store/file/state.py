@@ -32,7 +32,7 @@ from fencepost.store.tables import (
     keys_of,
     newest,
 )
-from fencepost.store.unreadable import Registry, salvaged_lease
+from fencepost.store.unreadable import UnreadableRows, salvaged_lease
 
 Change = list[Json]
 """What kind of row, which one, and its fields that are new."""
@@ -199,7 +199,7 @@ class LoggedState(StoreState):
     replicas: LoggedReplicas
     entries: LoggedEntries
 
-    def __init__(self, archive: Archive, registry: Registry | None = None) -> None:
+    def __init__(self, archive: Archive, registry: UnreadableRows | None = None) -> None:
         super().__init__(registry)
         self.changes: list[Change] = []
         """Made since the last commit, in their order."""
@@ -236,7 +236,7 @@ class LoggedState(StoreState):
         return taken
 
     def mend_lease(self, at: Moment) -> None:
-        """Whoever asks for leadership next gets it."""
+        """The next replica that asks for leadership gets it."""
         if broken := self.broken.rows.get(("lease", "leader")):
             self.leader = salvaged_lease(at, broken.salvaged)
 

@@ -28,8 +28,8 @@ from fencepost.store.formats import Contents
 from fencepost.store.local import (
     EVIDENCE_EVERY,
     EVIDENCE_EVERY_WATCHED,
-    Beacons,
     Hint,
+    LocalBeacons,
     LocalProof,
     boot_id,
     check_writable,
@@ -71,7 +71,7 @@ class FileStore(Mirror):
             raise ConfigurationError(f"{self.path} is a file; the file store needs a folder of its own")
         self._folder = Folder(self.path / checked_namespace(namespace))
         self._journal = Journal(self._folder, snapshot_bytes, keep_fires, self.unreadable)
-        self._beacons = Beacons(self._folder.path / "alive")
+        self._beacons = LocalBeacons(self._folder.path / "alive")
         self._hint = Hint(self._folder.path / "hint", self._folder.path / "alive")
         self._thread = WorkerThread()
         self._proof = LocalProof(self._beacons, self._thread)
@@ -132,7 +132,7 @@ class FileStore(Mirror):
                 replies = self._decided(batch)
             return replies
         except OSError as error:
-            raise self._told(error) from error
+            raise self._wrapped(error) from error
 
     def _decided(self, batch: list[QueuedStep]) -> list[Any] | None:
         """None: so much has happened that the state must be loaded again."""
@@ -166,12 +166,12 @@ class FileStore(Mirror):
             self._journal.commit([request.take.__name__ for request in batch if request.writes], at.wall)
         return replies, state.notify
 
-    def _told(self, error: Exception) -> Exception:
+    def _wrapped(self, error: Exception) -> Exception:
         if isinstance(error, FencepostError):
             return error
-        told = StoreUnavailable(f"{self._folder.path}: {error}")
-        told.__cause__ = error
-        return told
+        wrapped = StoreUnavailable(f"{self._folder.path}: {error}")
+        wrapped.__cause__ = error
+        return wrapped
 
     # --- opening and closing ----------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class FileStore(Mirror):
                 raise StoreUnusable(
                     f"cannot write {error.filename or self.path}: {error.strerror}"
                 ) from error
-            raise self._told(error) from error
+            raise self._wrapped(error) from error
         self._opened_in = os.getpid()
 
     def _prepared(self) -> bool:

@@ -35,7 +35,7 @@ STARTED = "select unix_timestamp() - variable_value from {}.global_status where 
 READ_ONLY = (1290, 1836, 1792)
 """It was the primary, or never was."""
 REFUSED = (1044, 1045, 1049, 1142, 1143, 1227, 1665, 1698, 2061)
-"""Until somebody changes something."""
+"""Until a person changes something."""
 GONE = (1146, 1054)
 PASSING = (pymysql.err.OperationalError, pymysql.err.InterfaceError, pymysql.err.InternalError)
 """Lost, locked, full, stopping."""
@@ -44,7 +44,7 @@ LONGEST = 38
 """Letters of a namespace: with ours around them a name must have no more than 64."""
 
 
-class Names:
+class MysqlNames:
     def __init__(self, namespace: str) -> None:
         if len(checked_id(namespace, "namespace")) > LONGEST:
             raise ConfigurationError(
@@ -67,7 +67,7 @@ class Names:
 
 
 class MysqlConnection(GatheredStatements):
-    def __init__(self, url: str, names: Names, patience: int = PATIENCE) -> None:
+    def __init__(self, url: str, names: MysqlNames, patience: int = PATIENCE) -> None:
         """To the primary. Refuses what cannot be worked with."""
         self.names = names
         self.patience = patience
@@ -147,7 +147,7 @@ def is_cut_off(error: pymysql.err.Error) -> bool:
     return error.args[:1] in ((2006,), (2013,)) and not isinstance(error.__context__, TimeoutError)
 
 
-def told(error: pymysql.err.Error, name: str) -> FencepostError:
+def wrapped(error: pymysql.err.Error, name: str) -> FencepostError:
     """The error as one of ours; `name`: the store in messages, without secrets."""
     code, words = (*error.args, "", "")[:2]
     text = f"{name}: {words or code or type(error).__name__}"

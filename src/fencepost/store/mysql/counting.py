@@ -35,9 +35,9 @@ class MysqlCounting(SqlCounting):
         return [slim_fire(key, bool(scheduled), row) for key, scheduled, *row in rows]
 
     def _newest(self, job_id: str, states: list[str], before: int) -> int | None:
-        """When the last fire before then was due: one look into the index for each state."""
-        look = "(select due_at from {fires} force index (job) where job_id = ? and state = ? and due_at < ?"
-        parts = [f"{look} order by due_at desc limit 1)"] * len(states)
+        """When the last fire before then was due: one read of the index for each state."""
+        newest = "(select due_at from {fires} force index (job) where job_id = ? and state = ? and due_at < ?"
+        parts = [f"{newest} order by due_at desc limit 1)"] * len(states)
         values = [value for state in states for value in (job_id, state, before)]
         rows = self._sql.all(" union all ".join(parts), *values)
         return max((row[0] for row in rows), default=None)

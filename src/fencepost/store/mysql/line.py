@@ -21,7 +21,7 @@ log = logging.getLogger("fencepost")
 GONE = "select replica from {beacons} where replica in ? and started = ? and is_used_lock(name) is null"
 
 
-class Line:
+class MysqlLine:
     def __init__(self, url: str, namespace: str) -> None:
         self.session = Session(url, namespace, self._light_all)
         self._held: set[str] = set()

@@ -8,7 +8,7 @@ import pymysql
 
 from fencepost.settings import redacted
 from fencepost.store.mirror import T
-from fencepost.store.mysql.connection import PATIENCE, MysqlConnection, Names, is_cut_off, told
+from fencepost.store.mysql.connection import PATIENCE, MysqlConnection, MysqlNames, is_cut_off, wrapped
 from fencepost.store.threads import ReplyLost, WorkerThread
 
 
@@ -17,7 +17,7 @@ class Session:
         """`set_up`: what a new connection needs."""
         self.name = redacted(url)
         self.url = url
-        self.names = Names(namespace)
+        self.names = MysqlNames(namespace)
         self.patience = PATIENCE
         self.thread = WorkerThread()
         self.db: MysqlConnection | None = None
@@ -30,7 +30,7 @@ class Session:
         except pymysql.err.Error as error:
             before = self.db
             self.hang_up()
-            ours = told(error, self.name)
+            ours = wrapped(error, self.name)
             if before and is_cut_off(error) and self.ask(lambda db: db.started) == before.started:
                 ours = ReplyLost(str(ours))
             raise ours from error

@@ -21,7 +21,7 @@ from fencepost.store.mysql.connection import AT_REST, PATIENCE, MysqlConnection
 from fencepost.store.mysql.counting import MysqlCounting
 from fencepost.store.mysql.fast import MysqlFastPath
 from fencepost.store.mysql.find import MysqlFind, MysqlLoad
-from fencepost.store.mysql.line import Line
+from fencepost.store.mysql.line import MysqlLine
 from fencepost.store.mysql.preflight import contents, preflight
 from fencepost.store.mysql.schema import prepare
 from fencepost.store.mysql.session import Session
@@ -40,7 +40,7 @@ from fencepost.store.threads import QueuedStep, StepQueue
 from fencepost.store.unit_of_work import UnitOfWork
 
 POLL_EVERY = 0.1
-"""Seconds between two looks for hints."""
+"""Seconds between two polls for hints."""
 JUDGED = (presence.roster, planning.due_jobs)
 """Operations that read, and compare with the time: what an earlier moment is about to write must not be missing."""
 
@@ -68,7 +68,7 @@ class MysqlStore(SqlStore):
         self._clock = clock
         self._thread = self._session.thread
         self._queue = StepQueue(self._thread, self._serve, REPEATABLE)
-        self._line = Line(url, namespace)
+        self._line = MysqlLine(url, namespace)
         self._hints_seen: int | None = None
         self._known_jobs: KnownJobs | None = None
         forks.follow(self)
@@ -79,16 +79,16 @@ class MysqlStore(SqlStore):
         return store
 
     async def preflight(self, name: str) -> Preflight:
-        return await self._look(preflight)
+        return await self._ask_unopened(preflight)
 
     async def contents(self) -> Contents:
-        return await self._look(contents)
+        return await self._ask_unopened(contents)
 
-    async def _look(self, look: Callable[[MysqlConnection, str], T]) -> T:
+    async def _ask_unopened(self, question: Callable[[MysqlConnection, str], T]) -> T:
         """On a connection for which nothing is created or converted."""
         session = Session(self._session.url, self._session.names.namespace, lambda db: None)
         try:
-            return await session.thread.run(session.ask, lambda db: look(db, self.name))
+            return await session.thread.run(session.ask, lambda db: question(db, self.name))
         finally:
             await session.close()
 
@@ -163,7 +163,7 @@ class MysqlStore(SqlStore):
         except pymysql.err.Error:
             raise  # the connection is closed, and the server undoes what was begun
         except BaseException:
-            db.roll_back(f"rollback; {AT_REST}")
+            db.rollback(f"rollback; {AT_REST}")
             raise
 
     def _rows(self, db: MysqlConnection, with_targets: bool, writes: bool) -> UnitOfWork:

@@ -17,7 +17,7 @@ from fencepost.clock import SystemClock
 from fencepost.errors import ConfigurationError, FencepostError, StoreCorrupt, StoreUnavailable
 from fencepost.settings import QUOTE_IT
 from fencepost.store.postgres.arrays import Bigints, BigintsDumper, Texts, TextsDumper
-from fencepost.store.postgres.names import Names
+from fencepost.store.postgres.names import PostgresNames
 
 OLDEST = 15
 CONNECT_TIMEOUT = 3
@@ -53,7 +53,7 @@ class AnotherServer(psycopg.OperationalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class PostgresServerInfo:
     """What is at the other end."""
 
     history: str
@@ -81,8 +81,8 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     """Autocommit. Gives up on an answer that does not come: keepalives do not help against a server that is stopped."""
 
     patience = PATIENCE
-    names: Names
-    server: Server
+    names: PostgresNames
+    server: PostgresServerInfo
 
     def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
         return super().wait(self._bounded(gen), *args, **kwargs)
@@ -123,10 +123,10 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             row = self.one(statement, *values)
             self.execute("commit")
         finally:
-            self.roll_back()
+            self.rollback_unfinished()
         return row
 
-    def roll_back(self) -> None:
+    def rollback_unfinished(self) -> None:
         """What was begun and not committed."""
         if self.info.transaction_status in _UNFINISHED:
             self.execute("rollback")
@@ -144,7 +144,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         return self.cursor(binary=True).execute(self.names.sql(statement), values or None)
 
 
-def connect(url: str, names: Names) -> Connection:
+def connect(url: str, names: PostgresNames) -> Connection:
     """To the primary. Refuses what cannot be worked with."""
     given = psycopg.conninfo.conninfo_to_dict(url)
     options: dict[str, Any] = {
@@ -168,7 +168,7 @@ def connect(url: str, names: Names) -> Connection:
     return connection
 
 
-def _meet(connection: Connection) -> Server:
+def _meet(connection: Connection) -> PostgresServerInfo:
     version = connection.info.server_version // 10_000
     if version < OLDEST:
         raise ConfigurationError(
@@ -190,7 +190,7 @@ def _meet(connection: Connection) -> Server:
         " from pg_control_system()"
     )
     connection.prepare_threshold = 5
-    return Server(history, started, database, is_direct=pid == connection.info.backend_pid)
+    return PostgresServerInfo(history, started, database, is_direct=pid == connection.info.backend_pid)
 
 
 _UNFINISHED = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
@@ -205,7 +205,7 @@ LEFT = (
 one may lead to another."""
 
 REFUSED = ("authentication failed", "pg_hba.conf", "does not exist", "permission denied")
-"""Words of a server that will not let us in until somebody changes something."""
+"""Words of a server that will not let us in until a person changes something."""
 NO_ROOM = ("too many clients", "too many connections", "connection slots are reserved")
 
 REMEDIES: Mapping[type[psycopg.Error], str] = {
@@ -217,7 +217,7 @@ REMEDIES: Mapping[type[psycopg.Error], str] = {
 """Of what passes by itself or when a person has helped."""
 
 
-def told(error: psycopg.Error, name: str) -> FencepostError:
+def wrapped(error: psycopg.Error, name: str) -> FencepostError:
     """The error as one of ours; `name`: the store in messages, without secrets."""
     text = f"{name}: {error.diag.message_primary or str(error).strip() or type(error).__name__}"
     if isinstance(error, errors.InsufficientPrivilege | errors.FeatureNotSupported):

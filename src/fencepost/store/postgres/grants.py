@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.store.postgres.inbox import TABLE
-from fencepost.store.postgres.names import Names
+from fencepost.store.postgres.names import PostgresNames
 
 # The default privileges hold for what the same owner adds in a later upgrade. MAINTAIN lets the leader vacuum the two
 # tables in which every fire leaves dead rows; before PostgreSQL 17 that is left to autovacuum.
@@ -28,4 +28,4 @@ def grants(namespace: str, role: str, transactions: bool = False) -> str:
     quoted = '"' + role.replace('"', '""') + '"'
     text = f"{TABLE.strip()};\n{GRANTS}" if transactions else GRANTS
     text = text.replace("{role_in_text}", quoted.replace("'", "''")).replace("{role}", quoted)
-    return Names(namespace).sql(text).decode()
+    return PostgresNames(namespace).sql(text).decode()

@@ -13,8 +13,8 @@ from fencepost.store.base import NewFire
 from fencepost.store.inbox import INSERT, NOT_HERE, Inbox, Letter, Statements, letter_of, values_of
 from fencepost.store.postgres import schema
 from fencepost.store.postgres.arrays import Bigints
-from fencepost.store.postgres.connection import Connection, connect, told
-from fencepost.store.postgres.names import Names
+from fencepost.store.postgres.connection import Connection, connect, wrapped
+from fencepost.store.postgres.names import PostgresNames
 
 TABLE = """
 create table if not exists {schema}.inbox (
@@ -42,7 +42,7 @@ class PostgresInbox(Inbox):
     poll_every = 2.0  # beside hints, which come with the commit
     check_table_every = 60.0  # takes a connection, and the first commit gives a hint
 
-    def __init__(self, url: str, names: Names) -> None:
+    def __init__(self, url: str, names: PostgresNames) -> None:
         self._url = url
         self._names = names
         self.name = redacted(url)
@@ -100,7 +100,7 @@ class PostgresInbox(Inbox):
             yield self._db
         except psycopg.Error as error:
             self.close()
-            raise told(error, self.name) from error
+            raise wrapped(error, self.name) from error
         except StoreUnavailable:
             self.close()
             raise

@@ -1,7 +1,8 @@
 """The line: a second connection that stays open. It hears hints, and shows that its replica is there.
 
-A *beacon* is a lock of its session, and the server lets go of it however the session ends. Whoever can take the lock
-knows that the session is gone. That permits taking leadership, never more: the process may live, cut off for a moment.
+A *beacon* is a lock of its session, and the server lets go of it however the session ends. A replica that can take the
+lock knows that the session is gone. That permits taking leadership, never more: the process may live, cut off for a
+moment.
 
 Behind a pooler there are no sessions to rely on: the line says so once and stays off.
 """
@@ -23,8 +24,15 @@ import psycopg
 from fencepost.clock import SystemClock
 from fencepost.errors import FencepostError, StoreUnavailable
 from fencepost.store.postgres.arrays import Texts
-from fencepost.store.postgres.connection import PATIENCE, AnotherServer, Connection, Server, connect, told
-from fencepost.store.postgres.names import Names
+from fencepost.store.postgres.connection import (
+    PATIENCE,
+    AnotherServer,
+    Connection,
+    PostgresServerInfo,
+    connect,
+    wrapped,
+)
+from fencepost.store.postgres.names import PostgresNames
 from fencepost.store.waiting import Assurance, Waiters
 
 log = logging.getLogger("fencepost")
@@ -42,11 +50,11 @@ select set_config('tcp_keepalives_idle', '5', false), set_config('tcp_keepalives
 """
 
 
-class Line:
+class PostgresLine:
     is_off = False
     """There is a pooler in between."""
 
-    def __init__(self, url: str, name: str, names: Names, hints: Waiters, seen: object) -> None:
+    def __init__(self, url: str, name: str, names: PostgresNames, hints: Waiters, seen: object) -> None:
         """`seen`: the state of the hints when its replica first asked for anything."""
         self._url = url
         self._name = name
@@ -92,7 +100,7 @@ class Line:
         """Seconds until this leader, or whichever was last heard, counts as silent."""
         return self._leader.lasts(replica, _clock.steady())
 
-    def follow(self, server: Server) -> None:
+    def follow(self, server: PostgresServerInfo) -> None:
         """The store is with this server now: hints and sessions of another mean nothing any more."""
 
         def leave_another(db: Connection) -> None:
@@ -138,7 +146,7 @@ class Line:
                 if (
                     failures == QUIET_FAILURES
                 ):  # usually the main connection has the same trouble, and says so
-                    reason = told(error, self._name) if isinstance(error, psycopg.Error) else error
+                    reason = wrapped(error, self._name) if isinstance(error, psycopg.Error) else error
                     log.warning("no hints from the store, everything else goes on: %s", reason)
                 self._has_tried()
                 self._pause()
@@ -147,7 +155,7 @@ class Line:
             try:
                 self._serve(db)
             except psycopg.Error as error:
-                log.debug("the line was cut: %s", told(error, self._name))
+                log.debug("the line was cut: %s", wrapped(error, self._name))
                 self._pause()
             finally:
                 self.db = None
@@ -167,7 +175,7 @@ class Line:
         seen = hints_so_far(db)
         if seen != self._seen:
             self._seen = seen
-            self._hints.wake()  # something was said while nobody listened
+            self._hints.wake()  # hints came while this line did not listen
         self._has_tried()
         while not self._closing:
             ready, _, _ = select.select([db.fileno(), self._bell.fileno()], [], [])
@@ -203,15 +211,15 @@ class Line:
         while self._work:
             work, answer = self._work.popleft()
             if not answer.set_running_or_notify_cancel():
-                continue  # whoever asked has gone
+                continue  # the caller has gone
             try:
                 answer.set_result(work(db))
             except psycopg.Error as error:
-                answer.set_exception(told(error, self._name))
+                answer.set_exception(wrapped(error, self._name))
                 raise
 
     def _pause(self) -> None:
-        """Nobody waits for an answer meanwhile."""
+        """Callers are refused meanwhile; none waits for an answer."""
         until = _clock.steady() + RECONNECT
         while not self._closing and (left := until - _clock.steady()) > 0:
             if select.select([self._bell.fileno()], [], [], left)[0]:

@@ -19,7 +19,7 @@ ACTIONS = SPACE + 1
 again now and then, and nothing worse."""
 
 IDLE_TIMEOUT_MS = 3000
-"""How long a careful step may say nothing while everybody waits for it."""
+"""How long a step of the general path may say nothing while all others wait for it."""
 LOCK_TIMEOUT_MS = 4000
 STATEMENT_TIMEOUT_MS = 5000
 
@@ -28,7 +28,7 @@ DEFAULT_SCHEMA = "fencepost"
 """Of the namespace `default`; `fencepost_<namespace>` of any other."""
 
 
-class Names:
+class PostgresNames:
     def __init__(self, namespace: str) -> None:
         if len(namespace) > LONGEST:
             raise ConfigurationError(

@@ -10,8 +10,8 @@ import psycopg
 from fencepost.errors import NothingStored
 from fencepost.settings import redacted
 from fencepost.store.formats import Contents, Present
-from fencepost.store.postgres.connection import Connection, connect, told
-from fencepost.store.postgres.names import Names
+from fencepost.store.postgres.connection import Connection, connect, wrapped
+from fencepost.store.postgres.names import PostgresNames
 from fencepost.store.postgres.schema import meta, namespaces, stored_format
 from fencepost.store.preflight import (
     Finding,
@@ -57,10 +57,10 @@ def contents(url: str, namespace: str) -> Contents:
 @contextmanager
 def _for_reading(url: str, namespace: str) -> Iterator[Connection]:
     try:
-        with closing(connect(url, Names(namespace))) as db:
+        with closing(connect(url, PostgresNames(namespace))) as db:
             yield db
     except psycopg.Error as error:
-        raise told(error, redacted(url)) from error
+        raise wrapped(error, redacted(url)) from error
 
 
 def _server_settings(version: str, commit: str, fsync: str, is_direct: bool) -> list[Finding]:

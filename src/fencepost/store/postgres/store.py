@@ -53,13 +53,13 @@ from fencepost.store.postgres.connection import (
     Connection,
     checked_by_driver,
     connect,
-    told,
+    wrapped,
 )
 from fencepost.store.postgres.fast import Now
 from fencepost.store.postgres.find import PostgresFind
-from fencepost.store.postgres.line import Line, hints_so_far
+from fencepost.store.postgres.line import PostgresLine, hints_so_far
 from fencepost.store.postgres.load import KnownTargets, PostgresLoad
-from fencepost.store.postgres.names import Names
+from fencepost.store.postgres.names import PostgresNames
 from fencepost.store.postgres.preflight import contents, preflight
 from fencepost.store.postgres.records import place_of
 from fencepost.store.postgres.save import PostgresSave
@@ -79,17 +79,17 @@ PRUNE_BATCH = 5000
 TIDY_AFTER = 2000
 """Fires settled here."""
 POLL_EVERY = 1.0
-"""Seconds between two looks for hints where none can be heard."""
+"""Seconds between two polls for hints where none can be heard."""
 COME_AGAIN = (0.005, 0.035)
-"""Seconds after which an action is tried again that somebody else was at."""
+"""Seconds after which an action is tried again whose job another request had locked."""
 EVIDENCE_EVERY = 0.25
 """Seconds between two questions about a leader that is silent."""
 TRIES = 250
-"""Some 5 seconds: whoever is stopped in the middle of one is thrown out before."""
+"""Some 5 seconds: the server ends the session of a process that is stopped in the middle of one before."""
 
 
 class _Taken(Exception):
-    """Somebody else is at this action."""
+    """Another request holds the lock of this action."""
 
 
 class PostgresStore(Mirror):
@@ -108,7 +108,7 @@ class PostgresStore(Mirror):
         self._thread = WorkerThread()
         self.name = redacted(url)
         self._url = checked_by_driver(url)
-        self._names = Names(namespace)
+        self._names = PostgresNames(namespace)
         self._clock = clock
         self._fast = fast
         self._targets: KnownTargets = {}
@@ -116,7 +116,7 @@ class PostgresStore(Mirror):
         self._settled = 0
         self._hints = Waiters()
         self._hints_seen: object = None
-        self._open_line: Line | None = None
+        self._open_line: PostgresLine | None = None
         self._owner: PostgresStore | None = None
         """Of a store for reading: whose line it uses."""
         self._known_jobs: KnownJobs | None = None
@@ -146,7 +146,7 @@ class PostgresStore(Mirror):
     async def wait(self, seconds: float) -> bool:
         line = self._line()
         if not line.tried.done():
-            # What was said before somebody listened was said to nobody: that counts as a hint.
+            # Hints that came before the line listened were not heard: that counts as a hint.
             await asyncio.shield(asyncio.wrap_future(line.tried))
             return True
         if not line.is_off:
@@ -203,9 +203,9 @@ class PostgresStore(Mirror):
         return await self._step(self._sweep, by, term, suspects)
 
     def _sweep(self, db: Connection, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
-        looked = fast.sweep(db, by, term, suspects, self._now(), self._rows(db)) if self._fast else None
+        swept = fast.sweep(db, by, term, suspects, self._now(), self._rows(db)) if self._fast else None
         self._tidy()
-        return looked[0] if looked else self._alone(db, presence.sweep, by, term, suspects)
+        return swept[0] if swept else self._alone(db, presence.sweep, by, term, suspects)
 
     def _tidy(self) -> None:
         """The leader cleans up after many fires, of which it saw its share. The server would do it once a minute."""
@@ -238,7 +238,7 @@ class PostgresStore(Mirror):
             self._with_jobs(db, jobs, rest.update_more, db, request.replica, made.returned, True)
         if not made.order:
             return self._not_for_what_is_aside(db, request, made.claimed)
-        # If this fails the replica asks again under the same number, and is told of those.
+        # If this fails the replica asks again under the same number, and is answered with those.
         try:
             with self._transaction(db, "carefully(%s)", Texts(())) as (rows, at):
                 others = rest.claim_more(rows, at, request, len(made.claimed.claims))
@@ -248,7 +248,7 @@ class PostgresStore(Mirror):
         return fast.together(made, others)
 
     def _not_for_what_is_aside(self, db: Connection, request: ClaimRequest, claimed: Claimed) -> Claimed:
-        """Jobs that are set aside stay due on the server: nobody need ask again at once because of them."""
+        """Jobs that are set aside stay due on the server: no replica need ask again at once because of them."""
         if claimed.claims or not self.unreadable.aside:
             return claimed
         wake_in = self._with_jobs(db, (), rest.wake_in, request)
@@ -285,7 +285,7 @@ class PostgresStore(Mirror):
         return await self._step(self._prune, keep_seconds)
 
     def _prune(self, db: Connection, keep_seconds: float) -> int:
-        """A batch at a time: nobody waits for long, and what was deleted stays so if the next one fails."""
+        """A batch at a time: no other step waits for long, and what was deleted stays so if the next one fails."""
         gone, batch = 0, PRUNE_BATCH
         while batch == PRUNE_BATCH:
             (batch,) = db.call("select {schema}.prune(%s, %s, %s)", keep_seconds, PRUNE_BATCH, self._now()[0])
@@ -310,15 +310,15 @@ class PostgresStore(Mirror):
         return await self._step(self._alone, step, *args)
 
     def _alone(self, db: Connection, step: Callable[..., T], *args: Any) -> T:
-        """Alone on the server: nobody else changes anything between its statements."""
+        """Alone on the server: no other session changes anything between its statements."""
         with self._transaction(db, "alone()") as (rows, at):
             reply = step(rows, at, *args)
             rows.save()
         return reply
 
     def _with_jobs(self, db: Connection, jobs: Sequence[str], step: Callable[..., T], *args: Any) -> T:
-        """Beside others: nobody else changes anything of these jobs between its statements. It may change nothing else
-        but what belongs to the replica that asks. A step that must (limits) is taken alone instead."""
+        """Beside others: no other session changes anything of these jobs between its statements. It may change nothing
+        else but what belongs to the replica that asks. A step that must (limits) is taken alone instead."""
         try:
             with self._transaction(db, "carefully(%s)", Texts(jobs)) as (rows, at):
                 reply = step(rows, at, *args)
@@ -334,7 +334,9 @@ class PostgresStore(Mirror):
             if found is not None:
                 return found[0]
             await asyncio.sleep(random.uniform(*COME_AGAIN))
-        raise StoreUnavailable(f"{self.name}: somebody else has been at {job} for long; try again")
+        raise StoreUnavailable(
+            f"{self.name}: another request has held the lock on job {job} for 5 s; try again"
+        )
 
     def _try_to_act(self, db: Connection, job: str, step: Callable[..., T], *args: Any) -> tuple[T] | None:
         try:
@@ -365,9 +367,9 @@ class PostgresStore(Mirror):
         return await self._step(counting.slim_fires, query)
 
     async def _read(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._step(self._look, step, *args)
+        return await self._step(self._read_unlocked, step, *args)
 
-    def _look(self, db: Connection, step: Callable[..., T], *args: Any) -> T:
+    def _read_unlocked(self, db: Connection, step: Callable[..., T], *args: Any) -> T:
         """What is left of reading takes no lock, however long it lasts, and does not depend on the time."""
         return step(self._rows(db, known_jobs=self._known_jobs), _NO_MOMENT, *args)
 
@@ -392,7 +394,7 @@ class PostgresStore(Mirror):
             yield rows, at
             db.execute("commit")
         except BaseException:
-            db.roll_back()
+            db.rollback_unfinished()
             raise
 
     # --- time and connections -------------------------------------------------------------------------------
@@ -410,7 +412,7 @@ class PostgresStore(Mirror):
             return work(db, *args)
         except psycopg.Error as error:
             self._drop_if_unusable(error)
-            raise told(error, self.name) from error
+            raise wrapped(error, self.name) from error
 
     def _connection(self) -> Connection:
         if self._db is None:
@@ -439,12 +441,12 @@ class PostgresStore(Mirror):
         if db.closed or db.info.transaction_status != TransactionStatus.IDLE or isinstance(error, LEFT):
             self._hang_up()
 
-    def _line(self) -> Line:
+    def _line(self) -> PostgresLine:
         """Opened by the first who takes part, not by those who only look."""
         if self._owner is not None:
             return self._owner._line()
         if self._open_line is None:
-            self._open_line = Line(self._url, self.name, self._names, self._hints, self._hints_seen)
+            self._open_line = PostgresLine(self._url, self.name, self._names, self._hints, self._hints_seen)
         return self._open_line
 
     def _hang_up(self) -> None:
@@ -460,7 +462,7 @@ class PostgresStore(Mirror):
 
     def after_fork(self) -> None:
         """In a forked child. The connections are the parent's. Their descriptors are closed here without a word to the
-        server: while this child had them, nobody would see the parent's session end."""
+        server: while this child had them, no replica would see the parent's session end."""
         line = self._open_line
         for db in (self._db, line.db if line else None):
             if db is not None:

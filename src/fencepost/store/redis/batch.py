@@ -9,8 +9,8 @@ WORDS = 1_000
 """In one command of a script, about: Lua cannot unpack many thousands."""
 
 
-class Conflict(Exception):
-    """Somebody else has changed what this step has read."""
+class WriteConflict(Exception):
+    """Another replica has changed what this step has read."""
 
 
 class Batch:
@@ -22,7 +22,7 @@ class Batch:
     def check(self, key: str, field: str, value: object) -> None:
         """This field of a hash must be the same as when it was read; empty: absent."""
         if self._checks.setdefault((key, field), str(value)) != str(value):
-            raise Conflict
+            raise WriteConflict
 
     def do(self, *words: Any) -> None:
         self._commands.append(words)

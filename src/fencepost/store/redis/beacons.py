@@ -20,7 +20,7 @@ from fencepost.store.redis.link import Link
 MISSING = 2
 
 
-class Beacons:
+class RedisBeacons:
     server_run = ""
     """Which run of the server the link leads to."""
 

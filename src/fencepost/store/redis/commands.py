@@ -1,4 +1,4 @@
-"""Changes to fires and looks, as commands."""
+"""Changes to fires and to when jobs are decided, as commands."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def write_decide_at(batch: Batch, keys: Keys, group_before: str, group: str, cha
     """What a group has first must be worked out afterwards (`LOOK`)."""
     id = change.record.id
     if group_before and group_before != group:
-        batch.add("ZREM", keys.look(group_before), id)
+        batch.add("ZREM", keys.decisions(group_before), id)
     if change.decide_at is None:
-        batch.add("ZREM", keys.look(group), id)
+        batch.add("ZREM", keys.decisions(group), id)
     else:
-        batch.add("ZADD", keys.look(group), micros(change.decide_at), id)
+        batch.add("ZADD", keys.decisions(group), micros(change.decide_at), id)
     if change.plan_at is None:
         batch.add("ZREM", keys.plan, id)
     else:

@@ -56,7 +56,7 @@ from fencepost.store.redis.values import (
 from fencepost.store.rows import TargetRecord
 from fencepost.store.rules.claims import jobs_to_decide
 from fencepost.store.texts import KnownJobs, target_record
-from fencepost.store.unreadable import Registry, checked_job
+from fencepost.store.unreadable import UnreadableRows, checked_job
 
 MOST = 1_000
 """Fires that one script claims or settles."""
@@ -90,7 +90,7 @@ class Settlements:
 
 class RedisFastPath:
     def __init__(
-        self, link: Link, keys: Keys, targets: dict[str, tuple[str, ...]], registry: Registry
+        self, link: Link, keys: Keys, targets: dict[str, tuple[str, ...]], registry: UnreadableRows
     ) -> None:
         """`targets`: what replicas know, by digest."""
         self._registry = registry
@@ -115,7 +115,7 @@ class RedisFastPath:
         ):
             return None
         reply = await self._run(
-            scripts.BEAT,
+            scripts.HEARTBEAT,
             now,
             request.replica,
             request.number,
@@ -260,19 +260,19 @@ class RedisFastPath:
         return left
 
     async def _plan(self, now: Now, plans: Sequence[Plan]) -> list[int]:
-        left, plain = [], list[int]()
+        left, fast = [], list[int]()
         first = min((row.first for plan in plans for row in plan.rows), default=None)
         words: list[Any] = [stamp(first)]
         for number, plan in enumerate(plans):
             if plan.until is not None or plan.next_at is None or any(row.count > 1 for row in plan.rows):
                 left.append(number)
                 continue
-            plain.append(number)
+            fast.append(number)
             words += plan.job_id, plan.version, micros(plan.cursor), micros(plan.next_at), len(plan.rows)
             for row in plan.rows:
                 words += micros(row.first), iso(row.first)
-        if plain:
-            left += [plain[number] for number in await self._run(scripts.PLAN, now, *words)]
+        if fast:
+            left += [fast[number] for number in await self._run(scripts.PLAN, now, *words)]
         return sorted(left)
 
     # --- claims ---------------------------------------------------------------------------------------------
@@ -312,10 +312,10 @@ class RedisFastPath:
 
     async def settle(self, now: Now, replica: str, updates: Sequence[Update], has_rules: bool) -> Settlements:
         times = Counter(update.key for update in updates)
-        left, plain, words = [], list[int](), list[Any]()
+        left, fast, words = [], list[int](), list[Any]()
         for number, update in enumerate(updates):
             job_id, member = split(update.key)
-            alone = times[update.key] == 1 and len(plain) < MOST
+            alone = times[update.key] == 1 and len(fast) < MOST
             if (
                 not isinstance(update, Settle)
                 or update.keep is not None
@@ -324,13 +324,13 @@ class RedisFastPath:
             ):
                 left.append(number)
                 continue
-            plain.append(number)
-            told = update.state, update.reason, update.error, update.output
-            ending = ending_of(*told) if update.result is None else ending_with(*told, update.result)
+            fast.append(number)
+            outcome = update.state, update.reason, update.error, update.output
+            ending = ending_of(*outcome) if update.result is None else ending_with(*outcome, update.result)
             half = run_half(member, update.state, update.reason, error_line(update.error))
             words += job_id, member, update.token, ending, half, update.state.value
         undone, steps, wake_in = await self._run(scripts.SETTLE, now, replica, *words)
-        left = sorted([*left, *(plain[number] for number in undone)])
+        left = sorted([*left, *(fast[number] for number in undone)])
         accepted = [True] * len(updates)
         for number in left:
             accepted[number] = False

@@ -51,7 +51,7 @@ class RedisFind(Find):
         if replica is None:
             (soonest,) = self._step.script(scripts.DUE, "", "", "", "")
             return moment(int(soonest)) if soonest else None
-        moments = (look_at for _, look_at, _ in self._first_decisions(replica, leads, 1))
+        moments = (decide_at for _, decide_at, _ in self._first_decisions(replica, leads, 1))
         return moment(first) if (first := min(moments, default=None)) is not None else None
 
     def _first_decisions(
@@ -63,7 +63,7 @@ class RedisFind(Find):
         passed = {*noted, *self._reader.registry.aside}
         stored = self._stored_decisions(replica.id, leads, limit + len(passed), end)
         read = zip(stored[2::3], stored[1::3], stored[::3], strict=True)
-        found = [(-int(priority), int(look_at), id) for priority, look_at, id in read if id not in passed]
+        found = [(-int(priority), int(decide_at), id) for priority, decide_at, id in read if id not in passed]
         found = [each for each in found if upto is None or each[1] <= micros(upto)]
         for id, change in noted.items():
             job, decide_at = change.record.job, change.decide_at
@@ -74,7 +74,7 @@ class RedisFind(Find):
 
     def _stored_decisions(self, replica: str, leads: bool, limit: int, end: int | str) -> Sequence[str]:
         """As they were read when the step began, if those are enough."""
-        read = self._step.looks
+        read = self._step.first_decisions
         if (read.replica, read.leads) == (replica, leads) and limit <= read.most:
             return read.found
         found: Sequence[str] = self._step.script(scripts.DUE, replica, int(leads), end, limit)

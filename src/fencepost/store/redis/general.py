@@ -1,4 +1,4 @@
-"""How a step of the general path is taken: on a thread of its own, and again if somebody was faster."""
+"""How a step of the general path is taken: on a thread of its own, and again after a write conflict."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 from fencepost.errors import FencepostError, StoreUnavailable
 from fencepost.store.codec import micros
 from fencepost.store.redis import scripts
-from fencepost.store.redis.batch import Conflict
+from fencepost.store.redis.batch import WriteConflict
 from fencepost.store.redis.fast import Now
 from fencepost.store.redis.keys import Keys
 from fencepost.store.redis.link import Link
 from fencepost.store.redis.pages import Call
 from fencepost.store.redis.rest import RedisWork
 from fencepost.store.redis.step import NOTHING, Needs, Step
-from fencepost.store.unreadable import Registry
+from fencepost.store.unreadable import UnreadableRows
 
 ATTEMPTS = 30
 """How often a step is begun before the store counts as unavailable."""
@@ -39,7 +39,7 @@ class GeneralPath:
         keys: Keys,
         targets: dict[str, tuple[str, ...]],
         now: Callable[[], Now],
-        registry: Registry,
+        registry: UnreadableRows,
     ) -> None:
         self._link = link
         self._keys = keys
@@ -48,7 +48,7 @@ class GeneralPath:
         self._registry = registry
         self._chance = random.Random()
         self.conflicts = 0
-        """How often somebody was faster."""
+        """How many write conflicts there were."""
         self._threads: ThreadPoolExecutor | None = None
         self._threads_of = 0
 
@@ -100,7 +100,7 @@ class GeneralPath:
                 rows.save()
                 if rows.step.batch.is_empty or self._commit(call, rows, now):
                     return reply
-            except Conflict:
+            except WriteConflict:
                 pass
             except FencepostError:
                 raise

@@ -95,7 +95,7 @@ class Keys:
     def events(self, job_id: str) -> str:
         return f"{self.prefix}:events:{job_id}"
 
-    def look(self, group: str) -> str:
+    def decisions(self, group: str) -> str:
         """Of a group of jobs: `<kind>:<target>`."""
         return f"{self.prefix}:look:{group}"
 

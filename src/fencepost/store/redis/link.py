@@ -113,7 +113,7 @@ class Link:
         """Give the connection up unless it leads to the primary of this moment.
 
         Sentinels may have promoted another server while the old one was cut off or stopped. It does not know, and would
-        go on to accept claims. After a failover nobody claims for 0.7 TTL (0016): a replica that asks with every
+        go on to accept claims. After a failover no replica claims for 0.7 TTL (0016): a replica that asks with every
         heartbeat, thus twice in a TTL at the least, has left the old one by then.
         """
         if self._topology is None or not self.is_open:
@@ -121,9 +121,7 @@ class Link:
         try:
             primary = await self.locate()
         except FencepostError:
-            await (
-                self.close()
-            )  # nothing may be claimed of a server of which nobody knows whether it is the primary
+            await self.close()  # nothing may be claimed of a server that is not known to be the primary
             raise
         if primary != self.primary:
             await self.close()
@@ -143,7 +141,7 @@ class Link:
         except (RedisError, OSError) as error:
             with contextlib.suppress(RedisError, OSError):
                 await connection.disconnect(nowait=True)
-            raise self.told(error) from error
+            raise self.wrapped(error) from error
         return connection
 
     async def _ask_host(self, host: Host, commands: Commands) -> list[Any]:
@@ -155,11 +153,11 @@ class Link:
             async with asyncio.timeout(self.timeout):
                 replies = await _exchange(connection, commands)
         except (RedisError, OSError) as error:
-            raise self.told(error) from error
+            raise self.wrapped(error) from error
         finally:
             with contextlib.suppress(RedisError, OSError):
                 await connection.disconnect(nowait=True)
-        return [self.told(each) if isinstance(each, RedisError) else each for each in replies]
+        return [self.wrapped(each) if isinstance(each, RedisError) else each for each in replies]
 
     async def close(self) -> None:
         if self.is_open:
@@ -183,7 +181,9 @@ class Link:
             self._loop.call_soon_threadsafe(self._put, generation, words, reply)
             return reply.result(4 * self.timeout)
         except (TimeoutError, RuntimeError) as error:  # the loop hangs, or has been closed
-            raise StoreUnavailable(f"{self.name}: nobody waits for an answer any more") from error
+            raise StoreUnavailable(
+                f"{self.name}: the event loop that would read the answer hangs, or was closed"
+            ) from error
 
     def _put(self, generation: int, words: Sequence[Any], reply: Answer) -> None:
         if generation != self.generation or not self.is_open:
@@ -214,7 +214,7 @@ class Link:
             self._connection = None
             with contextlib.suppress(RedisError, OSError):
                 await connection.disconnect(nowait=True)
-            failure = self.told(error)
+            failure = self.wrapped(error)
             for _, reply in (*asked, *self._waiting):
                 _fail(reply, failure)
             if not isinstance(error, Exception):
@@ -222,9 +222,9 @@ class Link:
             return
         for (_, reply), value in zip(asked, replies, strict=True):
             if reply.done():
-                continue  # whoever asked has given up
+                continue  # the caller has given up
             if isinstance(value, RedisError):
-                _fail(reply, self.told(value))
+                _fail(reply, self.wrapped(value))
             else:
                 reply.set_result(value)
         if any(map(_is_elsewhere, replies)) and self._connection is connection:
@@ -239,7 +239,7 @@ class Link:
                 replies[n] = reply
         return replies
 
-    def told(self, error: BaseException) -> FencepostError:
+    def wrapped(self, error: BaseException) -> FencepostError:
         said = str(error) or type(error).__name__
         text = f"{self.name}: {said}"
         no_entry = isinstance(error, AuthenticationError | AuthorizationError | NoPermissionError)

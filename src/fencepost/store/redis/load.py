@@ -13,7 +13,7 @@ from fencepost.store.backend import Live, Load
 from fencepost.store.codec import micros, moment
 from fencepost.store.reader import BrokenFire, RowReader
 from fencepost.store.redis import scripts
-from fencepost.store.redis.batch import Conflict
+from fencepost.store.redis.batch import WriteConflict
 from fencepost.store.redis.keys import due_of, join, split, split_place
 from fencepost.store.redis.step import Step, chunks
 from fencepost.store.redis.values import (
@@ -291,7 +291,7 @@ class RedisLoad(Load):
             if targets_digest(targets) != wanted:
                 if self._step.call("HGET", self._step.keys.replica(id), "targets") == wanted:
                     raise StoreCorrupt("it does not know what it says it knows")
-                raise Conflict  # they were changed just now
+                raise WriteConflict  # they were changed just now
             if len(known) >= SETS_KEPT:
                 known.clear()
             known[wanted] = targets

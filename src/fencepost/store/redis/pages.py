@@ -17,7 +17,7 @@ from fencepost.store.redis.values import fire_of, moment_in, planned_fire
 from fencepost.store.rules.history import needed_events
 from fencepost.store.tables import by_due, matches
 from fencepost.store.texts import read, text
-from fencepost.store.unreadable import Registry
+from fencepost.store.unreadable import UnreadableRows
 
 Call = Callable[..., Any]
 """Has the server do a command, or a script, and waits for the reply."""
@@ -28,7 +28,7 @@ WITH_ROWS = frozenset({State.RUNNING, State.WAITING, State.QUEUED})
 """States in which a fire always has a row of its own, so that it need not be searched for."""
 
 
-def find(call: Call, keys: Keys, query: FireQuery, registry: Registry) -> list[FireRecord]:
+def find(call: Call, keys: Keys, query: FireQuery, registry: UnreadableRows) -> list[FireRecord]:
     """Newest first."""
     if query.states and WITH_ROWS.issuperset(query.states):
         pages: Iterable[Iterable[FireRecord]] = [
@@ -51,7 +51,7 @@ def find(call: Call, keys: Keys, query: FireQuery, registry: Registry) -> list[F
 
 
 def _of_job(
-    call: Call, keys: Keys, query: FireQuery, job_id: str, registry: Registry
+    call: Call, keys: Keys, query: FireQuery, job_id: str, registry: UnreadableRows
 ) -> Iterator[Iterator[FireRecord]]:
     lowest = micros(query.since) if query.since else "-inf"
     highest = f"({micros(query.until)}" if query.until else "+inf"
@@ -65,7 +65,9 @@ def _of_job(
         highest = cut if cut != highest else f"({cut}"
 
 
-def _of_all(call: Call, keys: Keys, query: FireQuery, registry: Registry) -> Iterator[Iterator[FireRecord]]:
+def _of_all(
+    call: Call, keys: Keys, query: FireQuery, registry: UnreadableRows
+) -> Iterator[Iterator[FireRecord]]:
     lowest = micros(query.since) if query.since else "-inf"
     below = micros(query.until) if query.until else "+inf"
     last = (micros(query.until) - 1) // MINUTE if query.until else "+inf"
@@ -82,7 +84,7 @@ def _of_all(call: Call, keys: Keys, query: FireQuery, registry: Registry) -> Ite
         yield iter(page)
 
 
-def _reaching(call: Call, keys: Keys, since: datetime, registry: Registry) -> Iterator[FireRecord]:
+def _reaching(call: Call, keys: Keys, since: datetime, registry: UnreadableRows) -> Iterator[FireRecord]:
     """Rows that stand for several fires, the last of which was due at `since` or later."""
     for member in call("ZRANGEBYSCORE", keys.stretches, micros(since), "+inf"):
         job_id, _, due = member.rpartition(":")
@@ -90,7 +92,7 @@ def _reaching(call: Call, keys: Keys, since: datetime, registry: Registry) -> It
         yield from _read(rows, registry)
 
 
-def _read(rows: Sequence[Any], registry: Registry) -> Iterator[FireRecord]:
+def _read(rows: Sequence[Any], registry: UnreadableRows) -> Iterator[FireRecord]:
     for job_id, due, kind, row in rows:
         if kind == "planned":
             yield planned_fire(job_id, row, int(due))
@@ -107,7 +109,7 @@ def _states(query: FireQuery) -> str:
     return f",{','.join(query.states)}," if query.states else ""
 
 
-def prune(call: Call, keys: Keys, before: datetime, registry: Registry) -> int:
+def prune(call: Call, keys: Keys, before: datetime, registry: UnreadableRows) -> int:
     """Final fires that ended before then, and events no longer needed."""
     early = call("ZSCORE", keys.extremes, "early") or 0
     last = (micros(before) + int(early)) // MINUTE
@@ -125,7 +127,7 @@ def prune(call: Call, keys: Keys, before: datetime, registry: Registry) -> int:
     return gone
 
 
-def _prune_events(call: Call, keys: Keys, job_id: str, before: datetime, registry: Registry) -> None:
+def _prune_events(call: Call, keys: Keys, job_id: str, before: datetime, registry: UnreadableRows) -> None:
     edition = call("HGET", keys.hot(job_id), "edition")
     rows = call("LRANGE", keys.events(job_id), 0, -1)
     found = [

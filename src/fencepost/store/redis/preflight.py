@@ -19,7 +19,7 @@ from fencepost.store.preflight import (
 from fencepost.store.redis.address import namespaces, prefix_of
 from fencepost.store.redis.keys import IN_WORDS, SCHEMA, Keys
 from fencepost.store.redis.link import Link
-from fencepost.store.redis.server import Server
+from fencepost.store.redis.server import RedisServerInfo
 
 _KEEP = "if a crash of the server must lose nothing: appendonly yes, appendfsync always, and no failover"
 
@@ -27,7 +27,7 @@ _KEEP = "if a crash of the server must lose nothing: appendonly yes, appendfsync
 async def preflight(url: str, namespace: str) -> Preflight:
     keys = Keys(prefix_of(url, namespace))
     async with _for_reading(url, keys) as link:
-        server = await Server.ask(link)
+        server = await RedisServerInfo.ask(link)
         server.refuse_what_cannot_work(link.name)
         found, run = await stored_format(link, keys), await link.ask("HGET", keys.meta, "run")
         others = await namespaces(link, url) if found is None else []

@@ -21,13 +21,13 @@ from fencepost.store.rules.leadership import is_leader
 from fencepost.store.rules.ledger import stored_job
 from fencepost.store.rules.updates import update_claims
 from fencepost.store.unit_of_work import UnitOfWork
-from fencepost.store.unreadable import Registry
+from fencepost.store.unreadable import UnreadableRows
 
 
 class RedisWork(UnitOfWork):
     """A unit of work, and the step it is."""
 
-    def __init__(self, step: Step, targets: dict[str, tuple[str, ...]], registry: Registry) -> None:
+    def __init__(self, step: Step, targets: dict[str, tuple[str, ...]], registry: UnreadableRows) -> None:
         reader = RowReader(registry)
         load = RedisLoad(step, reader, targets)
         save = RedisSave(step, reader, load)

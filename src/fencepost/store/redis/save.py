@@ -120,7 +120,7 @@ class RedisSave(Save):
             if id in self.decide_soon and before.group:
                 self._step.batch.do("HSET", self._step.keys.hot(id), "plain", NEVER)
                 self._step.batch.add(
-                    "ZADD", self._step.keys.look(before.group), micros(self.decide_soon[id]), id
+                    "ZADD", self._step.keys.decisions(before.group), micros(self.decide_soon[id]), id
                 )
                 self._groups[before.group] = None
             return
@@ -133,8 +133,8 @@ class RedisSave(Save):
         hot = Hot(edition, rows, reach, group_of(job), short)
         if job.priority and hot.group != before.group:
             self._step.batch.add("SADD", self._step.keys.priorities, job.priority)
-        plain = NEVER if change.fast_from is None else str(micros(change.fast_from))
-        self._step.batch.do("HSET", self._step.keys.hot(id), *hot_values(change.record, hot, plain))
+        fast_from = NEVER if change.fast_from is None else str(micros(change.fast_from))
+        self._step.batch.do("HSET", self._step.keys.hot(id), *hot_values(change.record, hot, fast_from))
         write_decide_at(self._step.batch, self._step.keys, before.group, hot.group, change)
         self._groups.update(dict.fromkeys(group for group in (before.group, hot.group) if group))
 

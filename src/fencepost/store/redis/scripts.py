@@ -48,7 +48,7 @@ FIND_OF_JOB = _script("find_of_job", "fires")
 ACTIVE = _script("active")
 PRUNE = _script("prune", "time", "fires")
 
-BEAT = _script("beat", "time")
+HEARTBEAT = _script("beat", "time")
 SESSION = _script("session")
 SWEEP = _script("sweep", "time")
 HOTS = _script("hots")

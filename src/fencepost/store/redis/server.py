@@ -13,7 +13,7 @@ OLDEST = (6, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class RedisServerInfo:
     info: Mapping[str, str]
     fsync: str | None
     """`always`, `everysec` or `no`; None: the server does not say."""
@@ -23,7 +23,7 @@ class Server:
     """Another server may take its place: the URL names Sentinels or a cluster."""
 
     @classmethod
-    async def ask(cls, link: Link) -> Server:
+    async def ask(cls, link: Link) -> RedisServerInfo:
         info = _parsed(await link.ask("INFO", "everything"))
         configured = await _config(link, "appendfsync"), await _config(link, "save")
         return cls(info, *configured, fails_over=link.primary is not None)

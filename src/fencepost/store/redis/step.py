@@ -41,7 +41,7 @@ NOTHING = Needs()
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
+class FirstDecisions:
     """The first jobs to be decided by a replica, with the moments."""
 
     replica: str
@@ -62,7 +62,7 @@ class Step:
         )
         self.jobs = dict(zip(ids, jobs, strict=True))
         """As they were read with the beginning, each until it is taken."""
-        self.looks = Looks(needs.replica, bool(leads), needs.most, first)
+        self.first_decisions = FirstDecisions(needs.replica, bool(leads), needs.most, first)
         self.at = Moment(moment(int(wall)), float(steady))
         self.of_history: str = self.lease[-1] or ""
         self.replicas = {values[0]: dict(zip(REPLICA, values, strict=True)) for values in replicas}

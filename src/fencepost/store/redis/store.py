@@ -37,8 +37,7 @@ from fencepost.store.mirror import Mirror, P, T
 from fencepost.store.preflight import Preflight
 from fencepost.store.redis import scripts
 from fencepost.store.redis.address import namespaces, prefix_of
-from fencepost.store.redis.beacons import Beacons
-from fencepost.store.redis.channel import Channel
+from fencepost.store.redis.beacons import RedisBeacons
 from fencepost.store.redis.fast import Now, RedisFastPath
 from fencepost.store.redis.general import Forgotten, GeneralPath
 from fencepost.store.redis.keys import IN_WORDS, SCHEMA, Keys, split
@@ -52,8 +51,9 @@ from fencepost.store.redis.rest import (
     store_emptied,
     update_left,
 )
-from fencepost.store.redis.server import Server
+from fencepost.store.redis.server import RedisServerInfo
 from fencepost.store.redis.step import NOTHING, Needs
+from fencepost.store.redis.subscription import RedisSubscription
 from fencepost.store.rules.claims import Closed
 from fencepost.store.rules.notify_rules import RULES
 from fencepost.store.texts import KnownJobs
@@ -94,12 +94,12 @@ class RedisStore(Mirror):
         targets: dict[str, tuple[str, ...]] = {}
         self._fast = RedisFastPath(self._link, self._keys, targets, self.unreadable)
         self._general_path = GeneralPath(self._link, self._keys, targets, self._now, self.unreadable)
-        self._channel = Channel(self._link, self._keys)
-        self._beacons = Beacons(self._link, self._keys)
+        self._subscription = RedisSubscription(self._link, self._keys)
+        self._beacons = RedisBeacons(self._link, self._keys)
         self._greeting: asyncio.Task[None] | None = None
         self._greeted = 0
         """The generation of the link on which the server has been asked who it is."""
-        self._told = ""
+        self._logged_promise = ""
         self._history = ""
         self._seen = Seen()
         self._leader: str | None = None
@@ -118,9 +118,9 @@ class RedisStore(Mirror):
         await self._ready()
         if request.joining:
             checked_id(request.replica, "replica")
-            # A reply that takes longer than this is too late for whoever relies on the TTL.
+            # A reply that takes longer than this is too late for a replica that relies on the TTL.
             self._link.timeout = min(TIMEOUT, max(SHORTEST_TIMEOUT, request.ttl / 5))
-            await self._channel.announce(request.replica)
+            await self._subscription.announce(request.replica)
         reply = await self._fast.heartbeat(self._now(), request, self._history) if self.fast else None
         self._count("beat", reply is not None, reply is None)
         reply = reply or await super().heartbeat(request)
@@ -142,7 +142,7 @@ class RedisStore(Mirror):
 
     async def leave(self, replica: str) -> None:
         await super().leave(replica)
-        await self._channel.retract(replica)
+        await self._subscription.retract(replica)
 
     async def sweep(self, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
         await self._ready()
@@ -269,12 +269,12 @@ class RedisStore(Mirror):
     # --- hints and evidence -------------------------------------------------------------------------------------
 
     async def wait(self, seconds: float) -> bool:
-        return await self._channel.wait(seconds)
+        return await self._subscription.wait(seconds)
 
     async def evidence(self, replicas: Sequence[str]) -> Evidence:
         if self._leader is None or self._leader not in replicas:
             return Evidence()
-        if self._channel.assured(self._leader):
+        if self._subscription.assured(self._leader):
             self._beacons.heard_of(self._leader)
             return Evidence()
         await self._ready()
@@ -284,7 +284,7 @@ class RedisStore(Mirror):
     def evidence_every(self) -> float:  # type: ignore[override]
         if self._beacons.doubts(self._leader):
             return DOUBTFUL_EVERY
-        return self._channel.assured(self._leader) or EVIDENCE_EVERY
+        return self._subscription.assured(self._leader) or EVIDENCE_EVERY
 
     async def assure(self, replica: str) -> None:
         await self._ready()
@@ -302,12 +302,12 @@ class RedisStore(Mirror):
         await self._ready()
 
     async def close(self) -> None:
-        await self._channel.close()
+        await self._subscription.close()
         await self._link.close()
         self._general_path.close()
 
     async def _ready(self) -> None:
-        """Connected, to a server that has said who it is. Whoever comes meanwhile waits for the same."""
+        """Connected, to a server that has said who it is. A caller that comes meanwhile waits for the same."""
         if self._greeted == self._link.generation and self._link.is_open:
             return
         loop = asyncio.get_running_loop()
@@ -319,7 +319,7 @@ class RedisStore(Mirror):
 
     async def _greet(self) -> None:
         await self._link.open()
-        await self._channel.follow(self._link.primary)
+        await self._subscription.follow(self._link.primary)
         try:
             await self._learn_server()
         except BaseException:
@@ -328,7 +328,7 @@ class RedisStore(Mirror):
         self._greeted = self._link.generation
 
     async def _learn_server(self) -> None:
-        server = await Server.ask(self._link)
+        server = await RedisServerInfo.ask(self._link)
         server.refuse_what_cannot_work(self._link.name, was_primary=bool(self._history))
         first = "" if self._first_incarnation is None else self._first_incarnation
         fresh = secrets.token_hex(8)
@@ -351,11 +351,11 @@ class RedisStore(Mirror):
             )
         self._tell(server)
 
-    def _tell(self, server: Server) -> None:
+    def _tell(self, server: RedisServerInfo) -> None:
         """Once, and again if it has changed."""
         promise = server.promise()
-        if promise != self._told:
-            self._told = promise
+        if promise != self._logged_promise:
+            self._logged_promise = promise
             log.info("%s: %s", self._link.name, promise)
 
 

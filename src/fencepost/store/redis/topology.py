@@ -75,12 +75,12 @@ class Sentinels:
             ("SENTINEL", "get-master-addr-by-name", self._service),
             ("SENTINEL", "MASTER", self._service),
         )
-        where, told = await self._ask(host, commands)
+        where, reply = await self._ask(host, commands)
         if where is None:
             return None
-        if isinstance(told, Exception):
-            raise told
-        fields = told if isinstance(told, dict) else dict(zip(told[::2], told[1::2], strict=True))
+        if isinstance(reply, Exception):
+            raise reply
+        fields = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
         return Primary(where[0], int(where[1]), int(fields["config-epoch"]))
 
 

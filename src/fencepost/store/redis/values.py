@@ -252,7 +252,7 @@ NEVER = "never"
 
 @dataclass(frozen=True, slots=True)
 class Hot:
-    """What of a job changes with its fires, and what a script must know to decide a plain one."""
+    """What of a job changes with its fires, and what a script must know to decide one on the fast path."""
 
     edition: int
     """Grows with every change to the job or any of its fires: what was read is still true if it is the same."""
@@ -261,7 +261,7 @@ class Hot:
     reach: int = 0
     """No fire that has a row was due later."""
     group: str = ""
-    """`<kind>:<target>`: by what its looks are kept."""
+    """`<kind>:<target>`: by what the moments of its decisions are kept."""
     text: str = ""
     """The digest of everything else."""
 
@@ -353,7 +353,7 @@ def run_half(member: str, state: State, reason: str | None, line: str | None) ->
     return _encode([member, state.value, reason, line])[1:]
 
 
-def hot_values(record: JobRecord, hot: Hot, plain: str) -> list[str]:
+def hot_values(record: JobRecord, hot: Hot, fast_from: str) -> list[str]:
     """Names and values for one command."""
     head = record.segments[0] if record.segments else None
     values = (
@@ -366,7 +366,7 @@ def hot_values(record: JobRecord, hot: Hot, plain: str) -> list[str]:
         stamp(head.next_at) if head else "",
         hot.rows,
         hot.reach,
-        plain,
+        fast_from,
         round(record.job.misfire_after.total_seconds() * 1_000_000),
         int(record.job.overlap.kind == "skip"),
         hot.group,
@@ -397,14 +397,14 @@ REPLICA = (
 
 
 def replica_of(values: Flat, targets: tuple[str, ...]) -> ReplicaRecord:
-    _, _, expires, ttl, heartbeat, renewals, beat_no, claim_no, steps, draining, _, row = values
+    _, _, expires, ttl, heartbeat, renewals, heartbeat_no, claim_no, steps, draining, _, row = values
     return changed(
         replica_record(row),
         expires=float(expires),
         ttl=float(ttl),
         heartbeat=float(heartbeat),
         renewals=int(renewals),
-        beat_no=int(beat_no),
+        beat_no=int(heartbeat_no),
         claim_no=int(claim_no),
         steps=int(steps),
         draining=draining == "1",

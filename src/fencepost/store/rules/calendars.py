@@ -18,7 +18,7 @@ from fencepost.model import (
     fire_key,
     planned_fire,
 )
-from fencepost.model.periods import Calendar
+from fencepost.model.periods import JobCalendar
 from fencepost.model.triggers import EARLIEST
 from fencepost.store.rows import Rows
 from fencepost.store.rules.ledger import later
@@ -26,8 +26,8 @@ from fencepost.store.rules.ledger import later
 MAX_GAPS_KEPT = 100
 
 
-def start_calendar(rows: Rows, at: Moment, record: JobRecord, told: Mapping[str, Any]) -> JobRecord:
-    """A new trigger; `told`: who changed what, for the history.
+def start_calendar(rows: Rows, at: Moment, record: JobRecord, details: Mapping[str, Any]) -> JobRecord:
+    """A new trigger; `details`: who changed what, for the history.
 
     Planned rows that are not due were a cache of the old one: withdraw them. Rows that
     are due are facts and stay, and so does what the old calendar still owes before this moment: it is
@@ -44,7 +44,7 @@ def start_calendar(rows: Rows, at: Moment, record: JobRecord, told: Mapping[str,
     if trigger is not None:
         segments = (*segments, Segment(version, trigger, cursor=since, next_at=since))
     event = JobEvent(record.id, at.wall, "defined", version, since, token=record.token)
-    rows.jobs.note(changed(event, trigger=trigger.to_json() if trigger else None, **told))
+    rows.jobs.note(changed(event, trigger=trigger.to_json() if trigger else None, **details))
     return changed(record, version=version, segments=segments, removed_at=None)
 
 
@@ -84,7 +84,7 @@ def _with_past(
     fires like others, and those later than `misfire_after` will be missed. Up to `since` they are missed here and
     now: later fires of the job have been decided."""
     if record.version and listed and listed[0] <= since:
-        known = Calendar(rows.jobs.events(record.id))
+        known = JobCalendar(rows.jobs.events(record.id))
         for moment in listed:
             if known.known_after < moment <= since and not known.has(moment):
                 _miss(rows, at, record, moment)

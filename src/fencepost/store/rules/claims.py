@@ -23,7 +23,7 @@ from fencepost.store.base import (
 )
 from fencepost.store.rows import Fast, Rows
 from fencepost.store.rules import limits, outbox
-from fencepost.store.rules.decide import Closing, Decision, JobView, decide
+from fencepost.store.rules.decide import Closing, DecidedJob, Decision, decide
 from fencepost.store.rules.leadership import is_leader
 from fencepost.store.rules.ledger import close, finish, keep, later, stored_job
 from fencepost.store.rules.remote import MOST_AT_ONCE, handed_over, not_started
@@ -165,13 +165,13 @@ def _make_room(rows: Rows, at: Moment, record: JobRecord, decision: Decision) ->
     return stored_job(rows, record.id)
 
 
-def _view(rows: Rows, at: Moment, record: JobRecord) -> JobView:
+def _view(rows: Rows, at: Moment, record: JobRecord) -> DecidedJob:
     due = rows.fires.due(record.id, at.wall)
     active = rows.fires.active(record.id)
     overdue = any(_overdue(rows, at, fire) for fire in active)
     lost_through = rows.leader.era.lost_through if record.job.after_crash == "record" else None
     gaps, room = rows.targets.get(record.job.lane).gaps, limits.room_for(rows, at, record)
-    return JobView(record, due, active, overdue, gaps, room, lost_through)
+    return DecidedJob(record, due, active, overdue, gaps, room, lost_through)
 
 
 def _overdue(rows: Rows, at: Moment, fire: FireRecord) -> bool:

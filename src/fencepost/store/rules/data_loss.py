@@ -41,7 +41,7 @@ def restarted(rows: Rows, at: Moment, server: str) -> None:
 
 
 def begin_anew(rows: Rows, at: Moment, seen: Seen) -> None:
-    """Something was lost. Which fires have run meanwhile nobody can say, so what is undecided up to now is
+    """Something was lost. Which fires have run meanwhile cannot be known, so what is undecided up to now is
     taken for run, unless it may run twice. Old tokens and terms are outranked."""
     lease = rows.leader
     incarnation = max(lease.era.incarnation, seen.incarnation) + 1

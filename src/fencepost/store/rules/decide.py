@@ -17,7 +17,7 @@ from fencepost.store.rules.limits import Room
 
 
 @dataclass(frozen=True, slots=True)
-class JobView:
+class DecidedJob:
     """One job at the moment of decision."""
 
     record: JobRecord
@@ -61,7 +61,7 @@ class Decision:
         self.closings.append(Closing(fire, state, reason, refers_to))
 
 
-def decide(view: JobView, now: datetime, room: int) -> Decision:
+def decide(view: DecidedJob, now: datetime, room: int) -> Decision:
     """What to do with `view`'s fires for a caller with `room` free slots."""
     decision = Decision()
     candidates = [fire for fire in _outside_gaps(view, decision) if _is_to_start(view, fire, now)]
@@ -80,12 +80,12 @@ def decide(view: JobView, now: datetime, room: int) -> Decision:
     return decision
 
 
-def _is_to_start(view: JobView, fire: FireRecord, now: datetime) -> bool:
+def _is_to_start(view: DecidedJob, fire: FireRecord, now: datetime) -> bool:
     """Jitter puts the start of a fire off, once it is due."""
     return fire.state is not State.PENDING or fire.due_at + view.record.job.jitter_of(fire) <= now
 
 
-def _outside_gaps(view: JobView, decision: Decision) -> list[FireRecord]:
+def _outside_gaps(view: DecidedJob, decision: Decision) -> list[FireRecord]:
     """Close what is to be skipped, what fell due while the job was paused, or its task unknown to every replica, what
     may have run in a history that the store has lost, and what was long past when the job was declared."""
     kept = []
@@ -108,7 +108,7 @@ def _outside_gaps(view: JobView, decision: Decision) -> list[FireRecord]:
 
 
 def _after_misfire(
-    view: JobView, fires: list[FireRecord], now: datetime, decision: Decision
+    view: DecidedJob, fires: list[FireRecord], now: datetime, decision: Decision
 ) -> list[FireRecord]:
     """Apply the misfire policy to a backlog: scheduled fires, not yet queued, the oldest of them late."""
     job = view.record.job
@@ -144,13 +144,13 @@ def _after_misfire(
     return sorted([*others, *keep], key=lambda fire: fire.due_at)
 
 
-def _late(view: JobView, fire: FireRecord, now: datetime) -> timedelta:
+def _late(view: DecidedJob, fire: FireRecord, now: datetime) -> timedelta:
     return now - fire.due_at - view.record.job.jitter_of(fire)
 
 
 def _newest_only(
-    view: JobView, candidates: list[FireRecord], decision: Decision
-) -> tuple[JobView, list[FireRecord]]:
+    view: DecidedJob, candidates: list[FireRecord], decision: Decision
+) -> tuple[DecidedJob, list[FireRecord]]:
     """The newest scheduled fire replaces older ones. A run keeps its place until it has ended or its replica is dead:
     only then is the newest claimed, so that no two run at once. Manual fires wait for their turn, as always."""
     scheduled = [fire for fire in candidates if fire.scheduled]
@@ -174,7 +174,7 @@ def _newest_only(
     return replace(view, active=active), [fire for fire in candidates if fire not in older]
 
 
-def _claim_again(view: JobView, now: datetime, room: int, decision: Decision) -> None:
+def _claim_again(view: DecidedJob, now: datetime, room: int, decision: Decision) -> None:
     """Retries, reruns and fires given back: decided once, so no policy looks at them again. A pause holds
     them as well, and so does a limit that has become lower since they were first claimed."""
     paused = view.record.paused_at(now) is not None
@@ -189,7 +189,7 @@ def _claim_again(view: JobView, now: datetime, room: int, decision: Decision) ->
             decision.claims.append(fire)
 
 
-def _claim_or_overlap(view: JobView, candidates: list[FireRecord], room: int, decision: Decision) -> None:
+def _claim_or_overlap(view: DecidedJob, candidates: list[FireRecord], room: int, decision: Decision) -> None:
     """Backfills step aside: their fires come last, and what is scheduled is never skipped because of them, but waits
     for its turn."""
     overlap = view.record.job.overlap

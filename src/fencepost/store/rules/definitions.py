@@ -26,7 +26,7 @@ def definition_outcome(
     """What writing a definition does. Code does not undo what was made by hand, nor replace what another application
     declares that is at work. During a rolling deploy old and new replicas start in any order: a revision decides;
     without one the last start wins, but a definition that has been replaced does not come back while a live replica
-    declares its successor, unless somebody asks for it."""
+    declares its successor, unless a caller asks for it."""
     if put.expected is not None and version_of(existing) not in (put.expected, put.job.fingerprint):
         return "changed meanwhile"
     if existing is None:

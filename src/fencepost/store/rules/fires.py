@@ -69,7 +69,7 @@ def cancel_fire(
     fire = changed(fire, cancelled_by=fire.cancelled_by or by)
     if fire.state is State.RUNNING and not_started(rows, fire):
         finish(rows, at, fire.ended(at.wall, "cancelled"), State.CANCELLED, Reason.REQUESTED)
-        rows.notify = True  # whoever looks after the engine takes its order back
+        rows.notify = True  # the replica that looks after the engine takes its order back
     elif fire.state is State.RUNNING:
         rows.fires.put(changed(fire, cancel_requested=True))
         rows.notify = True

@@ -94,12 +94,12 @@ def _put_job(rows: Rows, at: Moment, put: PutJob, replicas: Mapping[str, Replica
     if outcome != "unchanged":
         record = changed(record, changed_at=at.wall)
         is_new = before is None and put.source == "code"  # as at the first start of an application
-        told = {} if is_new else {"by": put.by, **difference(before, job)}
+        details = {} if is_new else {"by": put.by, **difference(before, job)}
         if outcome == "created" or existing.removed_at or job.trigger != existing.job.trigger:
-            record = start_calendar(rows, at, record, told)
+            record = start_calendar(rows, at, record, details)
         else:
             event = JobEvent(record.id, at.wall, "changed", record.version, at.wall, token=record.token)
-            rows.jobs.note(changed(event, **told))
+            rows.jobs.note(changed(event, **details))
     record = notify_rules.watched(notify_rules.stored_rules(rows), record)
     if outcome != "unchanged":
         chains.declare(rows, at, job.id, existing.job, job)

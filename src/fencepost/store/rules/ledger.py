@@ -156,9 +156,9 @@ def _same_fate(tail: FireRecord, closing: Closing) -> bool:
         closing.fire.scheduled
         and tail.state is closing.state
         and tail.reason == closing.reason
-        # A backlog that grows while nobody has room is coalesced into ever newer fires.
+        # A backlog that grows while no replica has room is coalesced into ever newer fires.
         and (tail.refers_to == closing.refers_to or closing.reason is Reason.COALESCED)
-        # What somebody cancelled or skipped by its key must stay to be found by its key.
+        # What a person cancelled or skipped by its key must stay to be found by its key.
         and not closing.reason.startswith(Reason.REQUESTED)
     )
 
@@ -199,14 +199,14 @@ def after_end(rows: Rows, at: Moment, record: JobRecord, fire: FireRecord) -> Jo
 def next_decision(rows: Rows, at: Moment, record: JobRecord) -> datetime | None:
     """When this job's fires next need a decision. A fire that waits for its turn, or for the planner,
     needs none: the step that ends the wait calls this again."""
-    looks: list[datetime] = []
+    decisions: list[datetime] = []
     active, pause = rows.fires.active(record.id), record.paused_at(at.wall)
     at_once = record.job.overlap.at_once
     if sum(1 for fire in active if fire.state is State.RUNNING) < at_once:
         for fire in active:
             if fire.state is State.WAITING and fire.not_before is not None:
                 until = max(fire.not_before, record.held_back.until) if record.held_back else fire.not_before
-                looks += _unless_held(fire, until, pause)
+                decisions += _unless_held(fire, until, pause)
     full, running = len(active) >= at_once, running_of(active)
     held = record.held_back.until if record.held_back is not None else None
     due = rows.fires.due(record.id, at.wall)
@@ -218,21 +218,21 @@ def next_decision(rows: Rows, at: Moment, record: JobRecord) -> datetime | None:
             others = [fire for fire in others if not fire.scheduled]
     for fire in others:
         if not full and not is_held(record, fire, running):
-            looks += _unless_held(fire, held or fire.due_at, pause)
+            decisions += _unless_held(fire, held or fire.due_at, pause)
     for fire in fresh:
         if record.paused_at(fire.due_at):
-            looks.append(fire.due_at)
+            decisions.append(fire.due_at)
         else:
-            looks += _unless_held(fire, fire.due_at + record.job.jitter_of(fire), pause)
-    soonest = min(looks, default=None)
+            decisions += _unless_held(fire, fire.due_at + record.job.jitter_of(fire), pause)
+    soonest = min(decisions, default=None)
     if soonest is not None and soonest <= at.wall:
         return soonest
     planned = rows.fires.next_planned(record.id, at.wall)
-    return min((look for look in (soonest, planned) if look), default=None)
+    return min((each for each in (soonest, planned) if each), default=None)
 
 
 def _unless_held(fire: FireRecord, when: datetime, pause: Gap | None) -> list[datetime]:
-    """When to look at it: a pause holds what is scheduled until it ends, if it ends by itself."""
+    """When to decide it: a pause holds what is scheduled until it ends, if it ends by itself."""
     if pause is None or not fire.scheduled:
         return [when]
     return [max(when, pause.until)] if pause.until is not None else []
@@ -251,4 +251,4 @@ def refuse_aside(rows: Rows, job_id: str, what: str = "") -> None:
     not known here can be paused, triggered and removed all the same."""
     row = rows.jobs.aside(job_id)
     if row is not None and not row.foreign:
-        raise RowUnreadable(f"{what}job {job_id} is set aside: {row.told}; {row.remedy}")
+        raise RowUnreadable(f"{what}job {job_id} is set aside: {row.summary}; {row.remedy}")

@@ -17,7 +17,7 @@ from fencepost.clock import Moment
 from fencepost.errors import ConfigurationError, FencepostError
 from fencepost.model import JobRecord, changed
 from fencepost.model.selection import selects
-from fencepost.model.watching import MOST_RULES, Rule
+from fencepost.model.watching import MOST_RULES, NotificationRule
 from fencepost.store.codec import from_json, micros, to_json
 from fencepost.store.outbox import RuleChange
 from fencepost.store.rows import Rows
@@ -27,13 +27,13 @@ MOST_CHANGES = 200
 """Kept of them; the oldest go."""
 
 
-def put_rules(rows: Rows, at: Moment, channel: str, rules: Sequence[Rule]) -> bool:
+def put_rules(rows: Rows, at: Moment, channel: str, rules: Sequence[NotificationRule]) -> bool:
     """What code declares for this channel, in place of what code declared before; whether that changed anything."""
     others = [rule for rule in stored_rules(rows) if rule.name or rule.channel != channel]
     return _store(rows, [*others, *dict.fromkeys(rules)])
 
 
-def change_rule(rows: Rows, at: Moment, name: str, rule: Rule | None, by: str) -> bool:
+def change_rule(rows: Rows, at: Moment, name: str, rule: NotificationRule | None, by: str) -> bool:
     """A rule made by hand, in place of the one that had this name; None removes it. Whether that changed anything."""
     others = [each for each in stored_rules(rows) if each.name != name]
     if not _store(rows, [*others, rule] if rule is not None else others):
@@ -45,7 +45,7 @@ def change_rule(rows: Rows, at: Moment, name: str, rule: Rule | None, by: str) -
     return True
 
 
-def _store(rows: Rows, rules: Iterable[Rule]) -> bool:
+def _store(rows: Rows, rules: Iterable[NotificationRule]) -> bool:
     after = tuple(sorted(rules, key=lambda rule: (rule.channel, rule.name, rule.id)))
     if len(after) > MOST_RULES:
         raise ConfigurationError(f"there are {len(after)} notification rules; at most {MOST_RULES} are kept")
@@ -59,17 +59,17 @@ def _store(rows: Rows, rules: Iterable[Rule]) -> bool:
     return True
 
 
-def stored_rules(rows: Rows) -> tuple[Rule, ...]:
+def stored_rules(rows: Rows) -> tuple[NotificationRule, ...]:
     return _rules_in(rows.entries.get(RULES) or "[]")
 
 
 @lru_cache(maxsize=10)
-def _rules_in(text: str) -> tuple[Rule, ...]:
+def _rules_in(text: str) -> tuple[NotificationRule, ...]:
     """Without those of a later release that this one does not understand."""
     rules = []
     for each in json.loads(text):
         with suppress(FencepostError):
-            rules.append(from_json(Rule, each))
+            rules.append(from_json(NotificationRule, each))
     return tuple(rules)
 
 
@@ -79,7 +79,7 @@ def rule_changes(rows: Rows) -> tuple[RuleChange, ...]:
     return tuple(from_json(RuleChange, json.loads(text)) for _, text in reversed(found))
 
 
-def watched(rules: Sequence[Rule], record: JobRecord) -> JobRecord:
+def watched(rules: Sequence[NotificationRule], record: JobRecord) -> JobRecord:
     """With what the rules ask of it; the same record if that is what it has."""
     watch = tuple(dict.fromkeys(rule.watch for rule in rules if not rule.jobs or _covers(rule, record)))
     if watch == record.watch:
@@ -90,7 +90,7 @@ def watched(rules: Sequence[Rule], record: JobRecord) -> JobRecord:
     )
 
 
-def _covers(rule: Rule, record: JobRecord) -> bool:
+def _covers(rule: NotificationRule, record: JobRecord) -> bool:
     try:
         return selects(rule.jobs, record.job)
     except FencepostError:  # of a later release

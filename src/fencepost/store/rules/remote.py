@@ -1,9 +1,9 @@
 """Remote runs: claimed here, carried out by an engine, by a worker that no replica knows.
 
-Four rules. The claim itself puts engine and owner on record (`claims.py`), so that whoever looks after the engine finds
-the run. A worker may start only by passing the gate, once per token. A run belongs to its engine: it ends when its
-worker says so, or when the engine has said twice that it is over *and* no heartbeat of the worker is current. Who sends
-it and polls the engine is a replica; when that is gone another one adopts it.
+Four rules. The claim itself puts engine and owner on record (`claims.py`), so that the replica that looks after the
+engine finds the run. A worker may start only by passing the gate, once per token. A run belongs to its engine: it ends
+when its worker says so, or when the engine has said twice that it is over *and* no heartbeat of the worker is current.
+A replica sends it and polls the engine; when that is gone another one adopts it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def handed_over(rows: Rows, at: Moment, fire: FireRecord, engine: str, replica: 
     era = rows.leader.era
     within = replica.ttl
     remote = Remote(engine, replica.id, within, at.steady + within, era.incarnation, era.server)
-    rows.notify = True  # whoever looks after the engine
+    rows.notify = True  # for the replica that looks after the engine
     return _put(changed(fire, replica=engine_owner(engine), claim_no=0), remote)
 
 

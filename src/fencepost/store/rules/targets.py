@@ -22,7 +22,7 @@ from fencepost.store.rules.ledger import close, keep, leave, stored_job
 
 
 def adopt(rows: Rows, at: Moment, names: Sequence[str]) -> None:
-    """Somebody knows these tasks (again). A long absence is kept as a gap in their jobs' calendars."""
+    """A replica knows these tasks (again). A long absence is kept as a gap in their jobs' calendars."""
     rows.preload(at.wall, targets=names)
     for name in names:
         target = rows.targets.get(name)
@@ -48,8 +48,8 @@ def notice_unknown_targets(rows: Rows, at: Moment) -> None:
 
 
 def _orphan(rows: Rows, at: Moment, target: TargetRecord) -> None:
-    """Nobody has known this task for long: its jobs are kept and shown, but not planned any more. What is planned
-    ahead would fall due with nobody to decide it, so it goes back to the calendar; all else of them ends."""
+    """No replica has known this task for long: its jobs are kept and shown, but not planned any more. What is planned
+    ahead would fall due with no replica to decide it, so it goes back to the calendar; all else of them ends."""
     rows.targets.put(target)
     for id in sorted(record.id for record in rows.jobs.every(target.name)):
         # Read again: the end of one job's fires may have changed a job that follows it.

@@ -52,7 +52,7 @@ class GatheredStatements(Statements):
         self._ask(statements)
         self._unsent, self._ahead = None, {}
 
-    def roll_back(self, statements: str) -> None:
+    def rollback(self, statements: str) -> None:
         self._unsent, self._ahead = None, {}
         self._ask(statements)
 

@@ -30,8 +30,8 @@ class SqliteInbox(Inbox):
     def __init__(self, path: Path, namespace: str) -> None:
         self._path = path
         self.name = f"sqlite:///{path}"
-        self._plain_name = "fencepost_inbox" if namespace == "default" else f"fencepost_{namespace}_inbox"
-        self._table = f'"{self._plain_name}"'
+        self._table_name = "fencepost_inbox" if namespace == "default" else f"fencepost_{namespace}_inbox"
+        self._table = f'"{self._table_name}"'
 
     def prepare(self) -> None:
         """Nothing from outside: the caller may hold the file's only lock for writing."""
@@ -40,14 +40,14 @@ class SqliteInbox(Inbox):
         row = yield "select file from pragma_database_list where name = 'main'", {}
         if not is_same_file(row[0] if row else None, str(self._path)):
             raise UsageError(NOT_HERE.format(store=self.name))
-        exists = yield f"select 1 from sqlite_master where name = '{self._plain_name}'", {}
+        exists = yield f"select 1 from sqlite_master where name = '{self._table_name}'", {}
         if exists is None:
             yield TABLE.format(table=self._table), {}
         yield INSERT.format(table=self._table), values_of(fire)
 
     def waiting(self, most: int) -> list[Letter] | None:
         with self._connected() as db:
-            if not db.execute("select 1 from sqlite_master where name = ?", (self._plain_name,)).fetchone():
+            if not db.execute("select 1 from sqlite_master where name = ?", (self._table_name,)).fetchone():
                 return None
             rows = db.execute(
                 "select number, key, args, if_active, asked_by, strftime('%s', 'now') - written_at"

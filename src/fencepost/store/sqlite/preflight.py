@@ -13,7 +13,7 @@ from fencepost.store.local import KEPT, refuse_network_file_system, unless_reboo
 from fencepost.store.preflight import Preflight, nothing_there, ok, problem, unless_outdated, warning
 from fencepost.store.sql.contents import contents_of
 from fencepost.store.sql.meta import meta, namespaces
-from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, stored_format, tables
+from fencepost.store.sqlite.schema import FOREIGN_TABLES, SqliteNames, stored_format, tables
 from fencepost.store.sqlite.statements import SqliteStatements
 
 MOST_COUNTED = 2**62
@@ -28,7 +28,7 @@ def preflight(path: Path, namespace: str) -> Preflight:
     refuse_network_file_system(path.parent)
     try:
         with _for_reading(path) as db:
-            names = Names(namespace)
+            names = SqliteNames(namespace)
             if (found := stored_format(db, names)) is None:
                 return nothing_there(f"sqlite:///{path}", namespace, namespaces(tables(db)))
             (mode,) = db.execute("pragma journal_mode").fetchone()
@@ -42,7 +42,7 @@ def preflight(path: Path, namespace: str) -> Preflight:
 
 
 def contents(path: Path, namespace: str) -> Contents:
-    names = Names(namespace)
+    names = SqliteNames(namespace)
     with _for_reading(path) as db:
         if (found := stored_format(db, names)) is None:
             raise NothingStored(f"sqlite:///{path}", namespace, namespaces(tables(db)))

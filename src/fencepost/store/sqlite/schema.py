@@ -126,7 +126,7 @@ FOREIGN_TABLES = (
 """Finds something if the database is not ours alone."""
 
 
-class Names(dict[str, str]):
+class SqliteNames(dict[str, str]):
     """Table and index names of a namespace, quoted."""
 
     def __init__(self, namespace: str) -> None:
@@ -151,7 +151,7 @@ def tables(db: sqlite3.Connection) -> list[str]:
     return [name for (name,) in db.execute("select name from sqlite_master where type = 'table'").fetchall()]
 
 
-def prepare(db: sqlite3.Connection, names: Names, place: str, converts: bool) -> None:
+def prepare(db: sqlite3.Connection, names: SqliteNames, place: str, converts: bool) -> None:
     """Create the tables, or check that this version can work with them, and convert them if it may. Inside a write
     transaction."""
     found = stored_format(db, names)
@@ -167,7 +167,7 @@ def prepare(db: sqlite3.Connection, names: Names, place: str, converts: bool) ->
         _execute(db, names, f"{FAILURES};{ENTRIES};{DUE_OF_TASK}")
 
 
-def stored_format(db: sqlite3.Connection, names: Names) -> Format | None:
+def stored_format(db: sqlite3.Connection, names: SqliteNames) -> Format | None:
     """None: the namespace holds nothing."""
     if not _exists(db, names["meta"]):
         return None
@@ -175,7 +175,7 @@ def stored_format(db: sqlite3.Connection, names: Names) -> Format | None:
     return format_of(int(meta(SqliteStatements(db, names), "schema") or 0), VERSION, IN_WORDS, missing)
 
 
-def _execute(db: sqlite3.Connection, names: Names, script: str) -> None:
+def _execute(db: sqlite3.Connection, names: SqliteNames, script: str) -> None:
     """Not `executescript`, which would commit first."""
     for statement in names.sql(script).split(";"):
         if statement.strip():

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from fencepost.store.sql.statements import Statements, into
 
 if TYPE_CHECKING:
-    from fencepost.store.sqlite.schema import Names
+    from fencepost.store.sqlite.schema import SqliteNames
 
 
 class SqliteStatements(Statements):
     AMONG = "in (select value from json_each(?))"
 
-    def __init__(self, db: sqlite3.Connection, names: Names, copies: bool = False) -> None:
+    def __init__(self, db: sqlite3.Connection, names: SqliteNames, copies: bool = False) -> None:
         """`copies`: for a store that only reads. It copies the jobs or fires that a query finds in one step, lets go of
         the lock, for which a writer waits unless the journal is WAL, and then reads them. Row by row that would take
         long beside busy threads: after each row a thread must get hold of the interpreter again."""

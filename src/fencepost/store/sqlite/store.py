@@ -22,8 +22,8 @@ from fencepost.store.formats import Contents
 from fencepost.store.local import (
     EVIDENCE_EVERY,
     EVIDENCE_EVERY_WATCHED,
-    Beacons,
     Hint,
+    LocalBeacons,
     LocalProof,
     boot_id,
     check_writable,
@@ -44,7 +44,7 @@ from fencepost.store.sqlite.fast import SqliteFastPath
 from fencepost.store.sqlite.find import SqliteFind
 from fencepost.store.sqlite.load import SqliteLoad
 from fencepost.store.sqlite.preflight import contents, preflight, wal_is_sound
-from fencepost.store.sqlite.schema import FOREIGN_TABLES, Names, prepare, tables
+from fencepost.store.sqlite.schema import FOREIGN_TABLES, SqliteNames, prepare, tables
 from fencepost.store.sqlite.statements import SqliteStatements
 from fencepost.store.sqlite.values import PLACES_FOR_COPIES
 from fencepost.store.texts import KnownJobs
@@ -71,16 +71,16 @@ class SqliteStore(SqlStore):
     def __init__(self, path: str | Path, namespace: str = "default", clock: Clock | None = None) -> None:
         self.path = Path(path)
         self._namespace = checked_namespace(namespace)
-        self._names = Names(namespace)
+        self._names = SqliteNames(namespace)
         self._clock = clock or SystemClock()
         self.home = Home("sqlite", str(self.path.absolute()), self._names["fires"])
         self._folder = self.path.with_name(self.path.name + "-fencepost")
-        self._beacons = Beacons(self._folder / namespace)
+        self._beacons = LocalBeacons(self._folder / namespace)
         self._hint = Hint(self._folder / f"{namespace}.hint", self._folder / namespace)
         self._thread = WorkerThread()
         self._proof = LocalProof(self._beacons, self._thread)
         self._queue = StepQueue(self._thread, self._serve)
-        # Not in the folder, where a namespace could have its name, and which somebody may remove.
+        # Not in the folder, where a namespace could have its name, and which a person may remove.
         self._turn = Turn(self.path.with_name(self.path.name + "-fencepost.turn"))
         self._busy = threading.Lock()
         """Held during a transaction. SQLite keeps its locks' state in memory: a child forked in the middle of one would

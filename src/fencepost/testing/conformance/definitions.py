@@ -163,7 +163,7 @@ class DefinitionRules:
         assert (await harness.put(two)).outcome == "changed"
         assert (await harness.put(three, revision=1)).outcome == "older revision"
 
-    async def test_it_flips_back_if_somebody_asks_for_it(self, harness: Harness) -> None:
+    async def test_it_flips_back_if_it_is_asked_for(self, harness: Harness) -> None:
         old, new = job_of("job", every(minutes=1)), job_of("job", every(minutes=2))
         await harness.join("a")
         await harness.join("b")
@@ -211,7 +211,7 @@ class DefinitionRules:
         assert (await harness.job("job")).job == new
         assert (await harness.job("job")).declared_by == ("b",)
 
-    async def test_it_flips_back_when_nobody_alive_declares_the_newer_one(self, harness: Harness) -> None:
+    async def test_it_flips_back_when_no_live_replica_declares_the_newer_one(self, harness: Harness) -> None:
         old, new = job_of("job", every(minutes=1)), job_of("job", every(minutes=2))
         await harness.join("a")
         await harness.join("b")
@@ -584,7 +584,7 @@ class OrphanRules:
         await harness.store.sweep("a", term, [])
         await harness.plan()
 
-    async def test_a_job_whose_task_nobody_knows_is_not_planned(
+    async def test_a_job_whose_task_no_replica_knows_is_not_planned(
         self, harness: Harness, forsaken: int
     ) -> None:
         await self.lead_on(harness, forsaken, 60)
@@ -595,10 +595,10 @@ class OrphanRules:
         assert due_times(await harness.fires("job")) == due_times(before)
         assert await harness.store.jobs(["job"])
 
-    async def test_it_is_known_since_when_nobody_knows_it(self, harness: Harness) -> None:
+    async def test_it_is_known_since_when_no_replica_knows_it(self, harness: Harness) -> None:
         term = await harness.elect("a", "other")
         await harness.define("job", every(minutes=1))
-        assert (await harness.job("job")).unknown_since is None, "nobody has looked yet"
+        assert (await harness.job("job")).unknown_since is None, "no leader has swept yet"
         await harness.store.sweep("a", term, ())
         since = await harness.now()
         await harness.elapse(20)
@@ -681,7 +681,7 @@ class OrphanRules:
         (fire,) = await harness.fires("last")
         assert (fire.due_at, fire.state, fire.reason) == (moment, State.MISSED, Reason.UNKNOWN_TASK)
 
-    async def test_when_nobody_was_there_to_notice_it_is_only_late(self, harness: Harness) -> None:
+    async def test_when_no_replica_was_there_to_notice_it_is_only_late(self, harness: Harness) -> None:
         await harness.join("b", "work")
         await harness.define("job", every(minutes=10))
         await harness.store.leave("b")

@@ -282,7 +282,7 @@ class SettleRules:
         retried = await harness.store.update_claims("a", [RetryLater(fire.key, fire.token, 5)])
         assert retried.wake_in == pytest.approx(5, abs=2)
 
-    async def test_who_claims_no_more_is_not_told_what_is_due(self, harness: Harness) -> None:
+    async def test_a_replica_that_claims_no_more_does_not_learn_what_is_due(self, harness: Harness) -> None:
         fire = await harness.running(overlap="queue")
         await harness.fall_due()
         await harness.ask("a")

@@ -22,7 +22,7 @@ async def remember_more(harness: Harness, name: str = "a", **seen: int) -> Heart
 
 
 class DataLossRules:
-    async def test_what_was_told_is_no_proof_if_the_store_knows_it(self, harness: Harness) -> None:
+    async def test_what_was_answered_is_no_proof_if_the_store_knows_it(self, harness: Harness) -> None:
         await harness.elect("a")
         reply = await harness.heartbeat("a")
         era, seen = reply.leader.era, Seen(reply.leader.era.incarnation, reply.leader.term, reply.steps)

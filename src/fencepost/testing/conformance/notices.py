@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from fencepost.model import FireRecord, State
 from fencepost.model.triggers import every
-from fencepost.model.watching import Rule
+from fencepost.model.watching import NotificationRule
 from fencepost.store.base import JobPage
 from fencepost.store.outbox import NoticeChange, Outbox, OutboxQuery, Waiting
 from fencepost.testing.conformance.harness import Harness
 
 
 async def watch(harness: Harness, *on: str, jobs: str = "", channel: str = "ops") -> None:
-    assert await harness.store.put_rules(channel, [Rule(channel, on, jobs)])
+    assert await harness.store.put_rules(channel, [NotificationRule(channel, on, jobs)])
 
 
 async def waiting(harness: Harness, channel: str = "", aside: bool = False) -> list[Waiting]:
@@ -96,7 +96,7 @@ class NoticeRules:
         await harness.settle(await harness.running("report"), State.FAILED)
         assert await causes(harness) == ["failed"]
 
-    async def test_each_run_is_told_if_asked_for(self, harness: Harness) -> None:
+    async def test_each_run_is_notified_if_asked_for(self, harness: Harness) -> None:
         await watch(harness, "started", "succeeded", "failed")
         await harness.settle(await harness.running())
         await next_run(harness, State.FAILED)
@@ -116,7 +116,7 @@ class NoticeRules:
         await harness.settle(fire, State.FAILED)
         assert await causes(harness) == ["failed"]
 
-    async def test_only_the_leader_looks_for_what_did_not_happen(self, harness: Harness) -> None:
+    async def test_only_the_leader_checks_for_what_did_not_happen(self, harness: Harness) -> None:
         term = await harness.elect("a")
         assert await harness.store.watch_jobs("a", term - 1, JobPage(10)) is None
         assert await harness.store.watch_jobs("b", term, JobPage(10)) is None
@@ -198,7 +198,7 @@ class NoticeRules:
         await watch(harness, "missed")
         rules = (await harness.store.outbox(OutboxQuery())).rules
         assert {(rule.channel, rule.on) for rule in rules} == {("ops", ("missed",)), ("pager", ("lost",))}
-        assert not await harness.store.put_rules("ops", [Rule("ops", ("missed",))])
+        assert not await harness.store.put_rules("ops", [NotificationRule("ops", ("missed",))])
         assert await harness.store.put_rules("ops", [])
 
     async def test_a_rule_holds_as_soon_as_it_is_stored(self, harness: Harness) -> None:
@@ -209,7 +209,7 @@ class NoticeRules:
         assert await causes(harness) == ["failed", "recovered"]
 
     async def test_a_rule_made_by_hand_holds_beside_those_of_code(self, harness: Harness) -> None:
-        made = Rule("ops", ("lost",), name="night", by="Ann")
+        made = NotificationRule("ops", ("lost",), name="night", by="Ann")
         assert await harness.store.change_rule("night", made, "Ann")
         assert not await harness.store.change_rule("night", made, "Ann")
         await watch(harness, "failed")
@@ -224,8 +224,8 @@ class NoticeRules:
         assert [each.notice.fire for each in await waiting(harness)] == [fire.key]
 
     async def test_who_changed_a_rule_is_kept(self, harness: Harness) -> None:
-        made = Rule("ops", ("lost",), name="night", by="Ann")
-        changed = Rule("ops", ("failed",), "report", name="night", by="Bob")
+        made = NotificationRule("ops", ("lost",), name="night", by="Ann")
+        changed = NotificationRule("ops", ("failed",), "report", name="night", by="Bob")
         for rule, by in ((made, "Ann"), (changed, "Bob"), (None, "Eve")):
             assert await harness.store.change_rule("night", rule, by)
             await harness.elapse(1)
@@ -239,9 +239,9 @@ class NoticeRules:
         assert found.rules == ()
         assert (await harness.store.outbox(OutboxQuery())).changes == ()
 
-    async def test_what_two_rules_ask_for_alike_is_told_once(self, harness: Harness) -> None:
+    async def test_what_two_rules_ask_for_alike_is_notified_once(self, harness: Harness) -> None:
         await watch(harness, "failed")
-        await harness.store.change_rule("night", Rule("ops", ("failed",), name="night"), "Ann")
+        await harness.store.change_rule("night", NotificationRule("ops", ("failed",), name="night"), "Ann")
         await harness.settle(await harness.running(), State.FAILED)
         assert await causes(harness) == ["failed"]
 

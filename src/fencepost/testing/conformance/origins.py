@@ -83,7 +83,7 @@ class OriginRules:
         assert earlier.outcome == "older revision"
         assert (await harness.put(THEIRS, by="new", origin=BILLING, revision=3)).outcome == "changed"
 
-    async def test_a_draining_replica_is_in_nobodys_way(self, harness: Harness) -> None:
+    async def test_a_draining_replica_blocks_no_other_origin(self, harness: Harness) -> None:
         await harness.join("a")
         await harness.join("b")
         await harness.put(OURS, by="a", origin=SHOP)
@@ -91,21 +91,21 @@ class OriginRules:
         assert (await harness.put(OURS, by="b", origin=BILLING)).outcome == "unchanged"
         assert (await harness.job("job")).origin == BILLING
 
-    async def test_neither_is_one_that_is_overdue(self, harness: Harness) -> None:
+    async def test_neither_does_one_that_is_overdue(self, harness: Harness) -> None:
         await harness.join("a")
         await harness.put(OURS, by="a", origin=SHOP)
         await harness.advance(TTL + 1)
         await harness.join("b")
         assert (await harness.put(THEIRS, by="b", origin=BILLING)).outcome == "changed"
 
-    async def test_neither_is_one_that_does_not_know_the_task(self, harness: Harness) -> None:
+    async def test_neither_does_one_that_does_not_know_the_task(self, harness: Harness) -> None:
         await harness.join("a")
         await harness.put(OURS, by="a", origin=SHOP)
         await harness.heartbeat("a", targets=("play",))
         await harness.join("b")
         assert (await harness.put(THEIRS, by="b", origin=BILLING)).outcome == "changed"
 
-    async def test_an_unknown_origin_is_in_nobodys_way(self, harness: Harness) -> None:
+    async def test_an_unknown_origin_blocks_no_other_origin(self, harness: Harness) -> None:
         """As of what was stored before there were origins."""
         await harness.join("a")
         await harness.join("b")

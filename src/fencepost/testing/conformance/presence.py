@@ -164,7 +164,7 @@ class LeadershipRules:
         assert lease.term >= 1
         assert (lease.ttl, lease.heartbeat) == (TTL, HEARTBEAT)
 
-    async def test_nobody_leads_without_asking(self, harness: Harness) -> None:
+    async def test_no_replica_leads_without_asking(self, harness: Harness) -> None:
         assert (await harness.join("a")).leader.holder is None
 
     async def test_the_leader_renews_in_its_term(self, led: Harness) -> None:
@@ -269,7 +269,7 @@ class SweepRules:
         assert {replica.id for replica in swept.roster.replicas} == {"a", "b"}
         assert (swept.expired, swept.settled) == ((), ())
 
-    async def test_expiry_alone_declares_nobody_dead(self, harness: Harness, term: int) -> None:
+    async def test_expiry_alone_declares_no_replica_dead(self, harness: Harness, term: int) -> None:
         await harness.join("b")
         await harness.advance(TTL + 1)
         almost = await self.suspect(harness, "b", WITNESSED - 0.1)
@@ -278,7 +278,7 @@ class SweepRules:
         assert swept.expired == ()
         assert swept.roster.overdue >= {"b"}
 
-    async def test_observation_alone_declares_nobody_dead(self, harness: Harness, term: int) -> None:
+    async def test_observation_alone_declares_no_replica_dead(self, harness: Harness, term: int) -> None:
         await harness.join("b")
         almost = await self.suspect(harness, "b", 1.5 * TTL - 0.1)
         swept = await harness.store.sweep("a", term, [almost])

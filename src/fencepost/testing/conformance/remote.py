@@ -134,13 +134,17 @@ class RemoteRules:
     # How it ends when its worker does not say so.
 
     @pytest.mark.parametrize(
-        ("polls", "seconds", "beats"), [(1, LONG, 0), (2, LONG, 1)], ids=["one poll", "another heartbeat"]
+        ("polls", "seconds", "heartbeats"),
+        [(1, LONG, 0), (2, LONG, 1)],
+        ids=["one poll", "another heartbeat"],
     )
-    async def test_it_is_not_over(self, harness: Harness, polls: int, seconds: float, beats: int) -> None:
+    async def test_it_is_not_over(
+        self, harness: Harness, polls: int, seconds: float, heartbeats: int
+    ) -> None:
         fire = await _sent(harness)
         await _start(harness, fire)
         await harness.elapse(LONG)
-        assert not await _missing(harness, fire, polls=polls, seconds=seconds, beats=beats)
+        assert not await _missing(harness, fire, polls=polls, seconds=seconds, beats=heartbeats)
 
     async def test_it_is_not_over_while_its_worker_lives(self, harness: Harness) -> None:
         fire = await _sent(harness)

@@ -99,7 +99,7 @@ class SimulatedRules:
             await harness.ask("a", room=0)
         assert len(await harness.fires("job", State.QUEUED)) <= CATCH_UP_LIMIT
 
-    async def test_what_was_planned_for_a_task_that_nobody_knows_goes(self, harness: Harness) -> None:
+    async def test_what_was_planned_for_a_task_that_no_replica_knows_goes(self, harness: Harness) -> None:
         term = await harness.elect("a", "other")
         await harness.define("job", every(minutes=1))
         await harness.store.sweep("a", term, ())

@@ -24,7 +24,7 @@ PATIENCE = 2.0
 """Seconds to wait for a subscription. Without it things are only slower."""
 
 
-class Channel:
+class RedisSubscription:
     def __init__(self, link: Link, keys: Keys) -> None:
         self._link = link
         self._keys = keys
@@ -42,7 +42,7 @@ class Channel:
         self._chance = random.Random()
 
     async def wait(self, seconds: float) -> bool:
-        """Until there is a hint. One that came while nobody waited counts."""
+        """Until there is a hint. One that came while no caller waited counts."""
         self._listen()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
