@@ -195,15 +195,16 @@ class _Moved(MetaPathFinder, Loader):
         _warn(alias.name, alias.origin or "", stacklevel=3)
 
 
-def moved_names(module: str, *names: str) -> Callable[[str], Any]:
-    """A `__getattr__` for what was a module and is a room now."""
+def moved_names(module: str, *names: str, **renamed: str) -> Callable[[str], Any]:
+    """A `__getattr__` for what was a module and is a room now. `renamed`: old names and what they are called now."""
     room = module.rpartition(".")[0]
+    today = dict(zip(names, names, strict=True)) | renamed
 
     def find(name: str) -> Any:
-        if name not in names:
+        if name not in today:
             raise AttributeError(f"module {room!r} has no attribute {name!r}")
-        _warn(f"{room}.{name}", f"{module}.{name}", stacklevel=3)
-        return getattr(importlib.import_module(module), name)
+        _warn(f"{room}.{name}", f"{module}.{today[name]}", stacklevel=3)
+        return getattr(importlib.import_module(module), today[name])
 
     return find
 

@@ -58,8 +58,11 @@ def test_classes_that_were_in_modules_are_found_in_their_rooms() -> None:
         from fencepost.scheduler import Scheduler
     with pytest.warns(DeprecationWarning, match=r"fencepost.replica.Identity is fencepost.replica.replica.I"):
         from fencepost.replica import Identity
+    with pytest.warns(DeprecationWarning, match=r"fencepost.insight.audit.Report is .*.AuditResult now"):
+        from fencepost.insight.audit import Report
 
     assert Scheduler is fencepost.Scheduler
+    assert Report.__name__ == "AuditResult"
     assert Identity.__module__ == "fencepost.replica.replica"
     with pytest.raises(AttributeError, match="no attribute 'Replicas'"):
         _ = fencepost.replica.Replicas

@@ -1,7 +1,6 @@
 """The words of the source: one for each concept, and plain English in what people read.
 
-Names, docstrings and messages (`raise`, logs, what commands print) are read from the syntax tree. A debt is a word that
-is still there, in a file that it has not been paid in; a debt that is paid must leave its list.
+Names, docstrings and messages (`raise`, logs, what commands print) are read from the syntax tree.
 """
 
 from __future__ import annotations
@@ -54,8 +53,6 @@ CONTRACT = {
 """Names that others rely on, or that are not ours, and why."""
 CELERY = {"cli/migrate/beat.py", "cli/migrate/django_celery_beat.py"}
 """Files about Celery's scheduler, which is called beat."""
-DEBTS = {"store/postgres/fast.py"}
-"""Files in which names and messages are still to be paid; a new word there is not noticed."""
 FIELDS_OF_ROWS = {
     "model/replicas.py": {"beat_no"},
     "model/fires.py": {"beats"},
@@ -63,9 +60,6 @@ FIELDS_OF_ROWS = {
 }
 """Fields that are stored under their names, which the codec of store/ reads: paid with a stored format of their own.
 That of base.py is `Missing.beats`, which stores of other authors read."""
-
-PATH_DEBTS = {"store/postgres/fast.py"}
-"""Files of the store that call the fast path plain."""
 
 TWICE = {
     "Command": "Django finds the class of a management command by this name",
@@ -85,10 +79,6 @@ def trees(words: Iterable[str]) -> Iterator[tuple[str, ast.Module]]:
     for file, text in texts().items():
         if pattern.search(text):
             yield file, ast.parse(text)
-
-
-def owes(file: str) -> bool:
-    return file in DEBTS
 
 
 def words_of(name: str) -> list[str]:
@@ -139,8 +129,6 @@ def is_message(node: ast.AST) -> bool:
 def test_names_use_the_word_of_their_concept() -> None:
     found = []
     for file, tree in trees(INSTEAD):
-        if owes(file):
-            continue
         known = FIELDS_OF_ROWS.get(file, set())
         for name, line in names_in(tree):
             found += [
@@ -152,7 +140,7 @@ def test_names_use_the_word_of_their_concept() -> None:
 
 
 def test_files_use_the_word_of_their_concept() -> None:
-    files = [Path(file) for file in texts() if not owes(file) and file not in CELERY]
+    files = [Path(file) for file in texts() if file not in CELERY]
     assert not [file for file in files if set(words_of(file.stem)) & INSTEAD.keys()]
 
 
@@ -165,7 +153,7 @@ def test_the_ways_through_the_store_have_one_name_each() -> None:
         for name, _ in names_in(tree)
         if not PATHS.keys().isdisjoint(words_of(name))
     }
-    assert found <= PATH_DEBTS, found - PATH_DEBTS
+    assert not found
 
 
 def test_messages_and_docstrings_name_the_actor() -> None:
@@ -173,7 +161,6 @@ def test_messages_and_docstrings_name_the_actor() -> None:
     found = [
         f"{file}:{line}: {match[0]!r} in {text.strip()[:100]!r}"
         for file, tree in trees(IN_PROSE)
-        if not owes(file)
         for text, line in prose_in(tree)
         if (match := pattern.search(text))
     ]

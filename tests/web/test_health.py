@@ -45,7 +45,9 @@ def test_a_process_that_was_never_asked_answers_with_the_last_readings(takes_par
             server.kill()
             eventually(lambda: client.get("/readyz").status_code == 503)
             eventually(lambda: scheduler.reader.last_age_seconds > 0.1)  # ages are told in tenths of a second
-            eventually(lambda: scheduler.reader.fresh("everything") is None)  # a reading is shared for a second
+            eventually(
+                lambda: scheduler.reader.fresh("everything") is None
+            )  # a reading is shared for a second
             for _ in range(2):
                 began = time.monotonic()
                 cluster, status = client.get("/scheduler/status"), client.get("/api/v1/status")

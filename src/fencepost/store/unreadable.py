@@ -157,10 +157,6 @@ class UnreadableRows:
                 self.forget(row.kind, row.key)
 
 
-Registry = UnreadableRows
-"""The name that postgres/fast.py still imports."""
-
-
 def reason_of(error: BaseException) -> str:
     """One line. The cause says more than `a stored Job cannot be read`."""
     text = str(error).strip().partition("\n")[0] or type(error).__name__

@@ -7,7 +7,10 @@ The calendars are expanded again from the definitions as they were recorded, and
 job, in the order of time. Neither is held as a whole: the ledger is read in pages, a calendar is a stream.
 """
 
+from fencepost import moved_names
 from fencepost.insight.audit.report import AuditFinding, AuditResult, Kind
 from fencepost.insight.audit.walk import audit
 
 __all__ = ["AuditFinding", "AuditResult", "Kind", "audit"]
+
+__getattr__ = moved_names("fencepost.insight.audit.report", Finding="AuditFinding", Report="AuditResult")

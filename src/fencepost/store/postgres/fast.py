@@ -42,10 +42,10 @@ from fencepost.store.rules import presence
 from fencepost.store.rules.notify_rules import RULES
 from fencepost.store.texts import job_of, text
 from fencepost.store.unit_of_work import UnitOfWork
-from fencepost.store.unreadable import Registry
+from fencepost.store.unreadable import UnreadableRows
 
 CONTENDED = 0.01
-"""Seconds after which to ask again for what somebody else was at work on."""
+"""Seconds after which to ask again for jobs that another replica had locked."""
 
 Now = tuple[int | None, float | None]
 """The wall and steady time that a test has set; else the server reads its own clock."""
@@ -58,7 +58,7 @@ Now = tuple[int | None, float | None]
 class FastClaims:
     claimed: Claimed
     order: tuple[str, ...] = ()
-    """If the general path must go on: the jobs looked at, in the order of their turn."""
+    """If the general path must go on: the jobs that were considered, in the order of their turn."""
     returned: tuple[GiveBack, ...] = ()
     """Claims of jobs that cannot be read here, which only showed when they were made."""
 
@@ -69,10 +69,10 @@ _CLAIM = (
 )
 
 
-def claim(db: Connection, request: ClaimRequest, now: Now, registry: Registry) -> FastClaims | None:
+def claim(db: Connection, request: ClaimRequest, now: Now, unreadable: UnreadableRows) -> FastClaims | None:
     who = request.replica, request.number, request.room, request.term, request.incarnation, request.server
-    plain, wall, steps, job_ids, dues, tokens, definitions, closings, *rest = db.call(_CLAIM, *who, *now)
-    if not plain:
+    is_fast, wall, steps, job_ids, dues, tokens, definitions, closings, *rest = db.call(_CLAIM, *who, *now)
+    if not is_fast:
         return None
     start = moment(wall)
     claims: list[Claim] = []
@@ -84,8 +84,8 @@ def claim(db: Connection, request: ClaimRequest, now: Now, registry: Registry) -
             due = moment(ticks)
             fire = changed(begun, key=fire_key(job_id, due), job_id=job_id, due_at=due, token=token)
             job = None
-            if not registry.holding(job_id):
-                job = registry.read("job", job_id, job_of, definition, job_id=job_id, holds=True)
+            if not unreadable.holding(job_id):
+                job = unreadable.read("job", job_id, job_of, definition, job_id=job_id, holds=True)
             if job is not None and (job.trigger is None or job.trigger.foreign is None):
                 claims.append(Claim(fire, job))
             else:
@@ -95,11 +95,11 @@ def claim(db: Connection, request: ClaimRequest, now: Now, registry: Registry) -
     now_closed = {fire.key: row["place"] for fire, row in zip(closed, rows, strict=True)}
     candidates, more, soonest, contended = rest
     if more and (len(claims) < request.room or not request.room):
-        plainly = Claimed(tuple(claims), closed, steps=steps, closed_now=now_closed)
-        return FastClaims(plainly, tuple(candidates), tuple(returned))
+        claimed = Claimed(tuple(claims), closed, steps=steps, closed_now=now_closed)
+        return FastClaims(claimed, tuple(candidates), tuple(returned))
     wake_in = 0.0 if more else None if soonest is None else max(0.0, (soonest - wall) / 1e6)
-    plainly = Claimed(tuple(claims), closed, CONTENDED if contended else wake_in, steps, now_closed)
-    return FastClaims(plainly, returned=tuple(returned))
+    claimed = Claimed(tuple(claims), closed, CONTENDED if contended else wake_in, steps, now_closed)
+    return FastClaims(claimed, returned=tuple(returned))
 
 
 def _closed(closing: Mapping[str, Any], now: datetime) -> FireRecord:
@@ -117,17 +117,17 @@ def _closed(closing: Mapping[str, Any], now: datetime) -> FireRecord:
     )
 
 
-def together(plain: FastClaims, rest: Claimed) -> Claimed:
+def together(fast: FastClaims, rest: Claimed) -> Claimed:
     """With what the general path has added."""
-    turns = {job_id: turn for turn, job_id in enumerate(plain.order)}
+    turns = {job_id: turn for turn, job_id in enumerate(fast.order)}
 
     def turn(fire: FireRecord) -> int:
         return turns.get(fire.job_id, len(turns))
 
-    claims = sorted((*plain.claimed.claims, *rest.claims), key=lambda claim: turn(claim.fire))
-    closed = sorted((*plain.claimed.closed, *rest.closed), key=turn)
-    now = {**plain.claimed.closed_now, **rest.closed_now}
-    return Claimed(tuple(claims), tuple(closed), rest.wake_in, plain.claimed.steps, now)
+    claims = sorted((*fast.claimed.claims, *rest.claims), key=lambda claim: turn(claim.fire))
+    closed = sorted((*fast.claimed.closed, *rest.closed), key=turn)
+    now = {**fast.claimed.closed_now, **rest.closed_now}
+    return Claimed(tuple(claims), tuple(closed), rest.wake_in, fast.claimed.steps, now)
 
 
 # --- updates ----------------------------------------------------------------------------------------------------
@@ -167,14 +167,14 @@ def settle(db: Connection, replica: str, updates: Sequence[Update], now: Now) ->
         if isinstance(update, Settle):
             notified_of = has_rules and update.state is State.FAILED
             if place.due_at is not None and update.keep is None and update.result is None and not notified_of:
-                told = (
+                outcome = (
                     update.state.value,
                     update.reason,
                     update.error,
                     update.output,
                     error_line(update.error),
                 )
-                ends[number] = (place.job_id, place.due_at, update.token, *told)
+                ends[number] = (place.job_id, place.due_at, update.token, *outcome)
         elif isinstance(update, Report) and update.trace is None:
             progress = None if update.progress is None else text(update.progress)
             checkpoint = None if update.checkpoint is None else text(update.checkpoint)
@@ -229,21 +229,21 @@ def plan(db: Connection, plans: Sequence[Plan], now: Now) -> list[bool]:
 
 # --- presence ---------------------------------------------------------------------------------------------------
 
-_BEAT = (
+_HEARTBEAT = (
     f"select plain, wall, steps, {', '.join(f'(b.lease).{name}' for name in LEASE_COLUMNS.split(', '))},"
     f" job_ids, dues, names, tokens, claim_nos, cancels from {{schema}}.beat({', '.join(['%s'] * 14)}) b"
 )
 
 
 def heartbeat(
-    db: Connection, request: HeartbeatRequest, now: Now, registry: Registry
+    db: Connection, request: HeartbeatRequest, now: Now, unreadable: UnreadableRows
 ) -> HeartbeatReply | None:
     if request.joining or request.draining or request.targets is not None or request.lingering is not None:
         return None
     campaign, seen = request.campaign, request.seen
     watched = campaign.watched if campaign else None
-    plain, wall, steps, *rest = db.call(
-        _BEAT,
+    is_fast, wall, steps, *rest = db.call(
+        _HEARTBEAT,
         request.replica,
         request.number,
         request.ttl,
@@ -258,9 +258,9 @@ def heartbeat(
         seen.steps,
         *now,
     )
-    if not plain:
+    if not is_fast:
         return None
-    lease, (job_ids, *held) = registry.read("lease", "leader", lease_of, rest[:-6]), rest[-6:]
+    lease, (job_ids, *held) = unreadable.read("lease", "leader", lease_of, rest[:-6]), rest[-6:]
     if lease is None:
         return None
     claims = [
@@ -272,7 +272,7 @@ def heartbeat(
     return HeartbeatReply(moment(wall), True, lease, tuple(claims), steps)
 
 
-# Without a lock: one statement sees one state. The lease is in every row; where nobody takes part there is still one.
+# Without a lock: one statement sees one state. The lease is in every row; without a replica there is still one.
 _ROSTER = f"""
 select now.wall, (select exists (select 1 from {{schema}}.targets t
         where not t.orphaned and (t.unknown_since is null or t.unknown_since <= now.wall - %s) and {UNKNOWN})
@@ -282,18 +282,18 @@ select now.wall, (select exists (select 1 from {{schema}}.targets t
 from (select coalesce(%s, {{schema}}.wall()) as wall) now
 cross join {{schema}}.lease l left join {{schema}}.replicas r on true order by r.id
 """
-_PRESENCE = 2 + len(LEASE_COLUMNS.split(", "))
+_ABOUT_LEASE = 2 + len(LEASE_COLUMNS.split(", "))
 
 
 def roster(db: Connection, now: Now, rows: UnitOfWork) -> Roster:
-    return _look(db, now, rows)[1]
+    return _presence(db, now, rows)[1]
 
 
 def sweep(
     db: Connection, by: str, term: int, suspects: Sequence[Suspect], now: Now, rows: UnitOfWork
 ) -> tuple[Swept | None] | None:
-    """A sweep that finds nothing to do is a look. None: there is something to do."""
-    at, roster, to_do = _look(db, now, rows)
+    """A sweep that finds nothing to do only reads. None: there is something to do."""
+    at, roster, to_do = _presence(db, now, rows)
     if (roster.leader.holder, roster.leader.term) != (by, term):
         return (None,)
     replicas = {replica.id: replica for replica in roster.replicas}
@@ -305,11 +305,11 @@ def sweep(
     return None if dead or to_do else (Swept(roster),)
 
 
-def _look(db: Connection, now: Now, rows: UnitOfWork) -> tuple[Moment, Roster, bool]:
+def _presence(db: Connection, now: Now, rows: UnitOfWork) -> tuple[Moment, Roster, bool]:
     found = db.all(_ROSTER, ORPHANED_AFTER // timedelta(microseconds=1), now[0])
-    wall, to_do, *lease = found[0][:_PRESENCE]
+    wall, to_do, *lease = found[0][:_ABOUT_LEASE]
     rows.at = at = Moment(moment(wall), wall / 1e6 if now[1] is None else now[1])
-    present = [row[_PRESENCE:] for row in found if row[_PRESENCE] is not None]
+    present = [row[_ABOUT_LEASE:] for row in found if row[_ABOUT_LEASE] is not None]
     load = rows.backend.load
     assert isinstance(load, PostgresLoad)
     load.use_presence(lease, present)
