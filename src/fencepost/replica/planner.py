@@ -13,6 +13,9 @@ BATCH = 500
 ROWS = 150
 """Rows written in one step, about: a longer one would keep others from claiming."""
 SOONEST = 0.02
+LEFT_EVERY = 3 / 8
+"""The part of a horizon between two checks of a follower. What is left unplanned at half a horizon is planned an eighth
+of it ahead of time at the latest."""
 
 
 class Planner(Service):
@@ -42,7 +45,7 @@ class Planner(Service):
         for batch in batches(self._expand(due, horizon)):
             await replica.store.plan_fires(batch)
             replica.worker.wake()
-        return horizon / 4
+        return LEFT_EVERY * horizon
 
     def _expand(self, due: DueJobs, horizon: float) -> list[Plan]:
         plans = []

@@ -82,11 +82,14 @@ class Service(ABC):
             self._next_at = math.inf
             delay = await self._guarded_step()
             self.step_in(self.longest if delay is None else delay)
-            await asyncio.sleep(self.shortest)
+            ended = self.replica.clock.steady()
             if self._deaf:
                 await self._stay_deaf(delay or 0.0)
             if not self._woken and not self._stopping:
                 await self._pause(max(0.0, self._next_at - self.replica.clock.steady()))
+            # After the pause, not before it: a loop that is idle wakes up once for each step.
+            if (early := ended + self.shortest - self.replica.clock.steady()) > 0:
+                await asyncio.sleep(early)
 
     async def _guarded_step(self) -> float | None:
         began = self.replica.clock.steady()

@@ -22,8 +22,9 @@ from fencepost.store.threads import WorkerThread
 EVIDENCE_EVERY = 0.2
 """Seconds between two polls of the beacons."""
 
-EVIDENCE_EVERY_WATCHED = 0.5
-"""The same where the kernel reports the end of a beacon: in case that a report is lost."""
+EVIDENCE_EVERY_WATCHED = 5.0
+"""The same where the kernel reports the end of a beacon. A report that is lost is reported as such, so this is only a
+precaution."""
 
 POLL_EVERY = 0.1
 """Seconds between two polls of the hint file."""

@@ -10,6 +10,7 @@ Behind a pooler there are no sessions to rely on: the line says so once and stay
 from __future__ import annotations
 
 import logging
+import random
 import secrets
 import select
 import socket
@@ -38,7 +39,7 @@ from fencepost.store.waiting import Assurance, Waiters
 log = logging.getLogger("fencepost")
 
 RECONNECT = 1.0
-"""Seconds between two attempts."""
+"""Seconds between two attempts at the most; at least half of it, so that many replicas do not come back at once."""
 QUIET_FAILURES = 5
 TIDYING = 60.0
 """Seconds that may take; usually it is hundredths of one."""
@@ -66,6 +67,7 @@ class PostgresLine:
         self._unlit: set[str] = set()
         self._work: deque[tuple[Callable[[Connection], Any], Future[Any]]] = deque()
         self._closing = False
+        self._chance = random.Random()
         self._bell, self._rope = socket.socketpair()
         self.db: Connection | None = None
         self.tried: Future[None] = Future()
@@ -220,7 +222,7 @@ class PostgresLine:
 
     def _pause(self) -> None:
         """Callers are refused meanwhile; none waits for an answer."""
-        until = _clock.steady() + RECONNECT
+        until = _clock.steady() + RECONNECT * self._chance.uniform(0.5, 1.0)
         while not self._closing and (left := until - _clock.steady()) > 0:
             if select.select([self._bell.fileno()], [], [], left)[0]:
                 self._bell.recv(4096)
