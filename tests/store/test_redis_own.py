@@ -833,3 +833,48 @@ class TestProcesses:
             assert found.state is State.SUCCEEDED
             starts = [mark.key for mark in cluster.marks() if mark.what == "start"]
             assert len(starts) == len(set(starts))
+
+
+class TestATakeoverBesideManyClaims:
+    """Each claim of a replica renews its presence, and its heartbeat on the general path compares that very row."""
+
+    async def _leader_and_follower(self, store: RedisStore) -> tuple[Watched, Seen]:
+        for name in ("leader", "follower"):
+            await store.heartbeat(
+                HeartbeatRequest(name, 1, 30.0, 10.0, joining=True, targets=("work",), campaign=Campaign(30.0))
+            )
+        lease = (await store.roster()).leader
+        assert lease.holder == "leader"
+        seen = Seen(lease.era.incarnation, server=lease.era.server)
+        return Watched(lease.term, lease.renewals, 0.0, gone=True), seen
+
+    async def test_claims_of_the_same_process_give_way(
+        self, valkey_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with opened(valkey_url) as store:
+            watched, seen = await self._leader_and_follower(store)
+            where = seen.incarnation, seen.server
+            loop, commit, numbers = asyncio.get_running_loop(), store._general_path._commit, iter(range(1, 99))
+
+            def after_a_claim(*args: Any) -> bool:
+                claim = store.claim_fires(ClaimRequest("follower", next(numbers), 1, None, *where))
+                claimed = asyncio.run_coroutine_threadsafe(claim, loop)
+                with contextlib.suppress(TimeoutError):
+                    claimed.result(0.1)
+                return commit(*args)
+
+            monkeypatch.setattr(store._general_path, "_commit", after_a_claim)
+            reply = await store.heartbeat(
+                HeartbeatRequest("follower", 2, 30.0, 10.0, campaign=Campaign(30.0, watched), seen=seen)
+            )
+            assert reply.leader.holder == "follower"
+
+    async def test_a_follower_that_comes_too_late_takes_the_fast_path(self, valkey_url: str) -> None:
+        async with opened(valkey_url) as store:
+            watched, seen = await self._leader_and_follower(store)
+            await store.heartbeat(HeartbeatRequest("leader", 2, 30.0, 10.0, campaign=Campaign(30.0), seen=seen))
+            before = store.paths["general beat"]
+            late = HeartbeatRequest("follower", 2, 30.0, 10.0, campaign=Campaign(30.0, watched), seen=seen)
+            reply = await store.heartbeat(late)
+            assert reply.leader.holder == "leader"
+            assert store.paths["general beat"] == before

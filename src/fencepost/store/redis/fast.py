@@ -122,7 +122,7 @@ class RedisFastPath:
             request.ttl,
             request.heartbeat,
             request.campaign.ttl if request.campaign else "",
-            _watched(request.campaign.watched) if request.campaign else "",
+            *_watched(request.campaign.watched if request.campaign else None),
             request.seen.incarnation,
             request.seen.server,
             request.seen.term,
@@ -363,8 +363,8 @@ def _job(row: tuple[str, Any]) -> JobRecord:
     return job_of(hot, cold_record(cold))
 
 
-def _watched(watched: Watched | None) -> str:
-    """How long; a leader that is gone was watched for long enough."""
+def _watched(watched: Watched | None) -> tuple[str, int, int]:
+    """How long, and what; a leader that is gone was watched for long enough."""
     if watched is None:
-        return ""
-    return "1e9" if watched.gone else str(watched.seconds)
+        return "", 0, 0
+    return "1e9" if watched.gone else str(watched.seconds), watched.term, watched.renewals

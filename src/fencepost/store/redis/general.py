@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,10 @@ from fencepost.store.unreadable import UnreadableRows
 
 ATTEMPTS = 30
 """How often a step is begun before the store counts as unavailable."""
+GIVE_WAY_AFTER = 3
+"""Write conflicts of one step after which the claims of this process give way to it."""
+GIVE_WAY_FOR, GIVE_WAY_STEP = 1.0, 0.005
+"""For how many seconds at the most, and how often that is checked."""
 THREADS = 4
 
 
@@ -49,6 +54,8 @@ class GeneralPath:
         self._chance = random.Random()
         self.conflicts = 0
         """How many write conflicts there were."""
+        self._losing: set[int] = set()
+        """Threads whose step has met several conflicts in a row."""
         self._threads: ThreadPoolExecutor | None = None
         self._threads_of = 0
 
@@ -66,6 +73,17 @@ class GeneralPath:
         work = partial(self._take, self._link.generation, history, step, args, kwargs, writes, needs)
         return await asyncio.get_running_loop().run_in_executor(self._workers(), work)
 
+    async def give_way(self) -> None:
+        """Before a claim or a settle: let a step finish that keeps losing against them.
+
+        Each claim renews the presence of its replica, and a heartbeat that may take over leadership compares that
+        same row between reading and writing. On a busy machine a heartbeat takes longer than the time between two
+        claims: it would lose to its own replica every time, and no follower could become the leader."""
+        for _ in range(round(GIVE_WAY_FOR / GIVE_WAY_STEP)):
+            if not self._losing:
+                return
+            await asyncio.sleep(GIVE_WAY_STEP)
+
     def close(self) -> None:
         if self._threads is not None and self._threads_of == os.getpid():
             self._threads.shutdown(wait=False)
@@ -78,6 +96,21 @@ class GeneralPath:
         return self._threads
 
     def _take(
+        self,
+        generation: int,
+        history: str,
+        step: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        writes: bool,
+        needs: Needs,
+    ) -> Any:
+        try:
+            return self._try(generation, history, step, args, kwargs, writes, needs)
+        finally:
+            self._losing.discard(threading.get_ident())
+
+    def _try(
         self,
         generation: int,
         history: str,
@@ -109,8 +142,12 @@ class GeneralPath:
                 if rows.step.batch.is_true(call):
                     raise
             self.conflicts += 1
+            if attempt + 1 == GIVE_WAY_AFTER:
+                self._losing.add(threading.get_ident())
             time.sleep(self._chance.uniform(0, 0.001 * 2 ** min(attempt, 6)))
-        raise StoreUnavailable(f"{self._link.name}: others were faster {ATTEMPTS} times in a row")
+        raise StoreUnavailable(
+            f"{self._link.name}: gave up after {ATTEMPTS} write conflicts; the store is overloaded"
+        )
 
     def _commit(self, call: Call, rows: RedisWork, now: Now) -> bool:
         decided_for = "" if now[0] else micros(rows.at.wall)

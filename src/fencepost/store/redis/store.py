@@ -175,6 +175,7 @@ class RedisStore(Mirror):
 
     async def claim_fires(self, request: ClaimRequest) -> Claimed:
         await self._ready()
+        await self._general_path.give_way()
         done = await self._fast.claim(self._now(), request) if self.fast else None
         if done is None:
             self._count("claim", 0, 1)
@@ -204,6 +205,7 @@ class RedisStore(Mirror):
 
     async def update_claims(self, replica: str, updates: Sequence[Update]) -> Updated:
         await self._ready()
+        await self._general_path.give_way()
         if not self.fast:
             return await super().update_claims(replica, updates)
         done = await self._fast.settle(self._now(), replica, updates, await self._has_rules(updates))

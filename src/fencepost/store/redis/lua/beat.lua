@@ -1,7 +1,7 @@
 -- A heartbeat that changes nothing but times and counts: not of a newcomer, nor one that leaves, nor one that might
 -- take leadership from another, nor one that knows of something the store does not.
 -- ARGV: prefix, now, steady, replica, number, ttl, heartbeat, leader's ttl (empty: it does not campaign),
--- seconds watched (empty: it has not), what it has seen: incarnation, server, term, steps; history
+-- seconds watched (empty: it has not), the term and the renewals watched, what it has seen: incarnation, server, term, steps; history
 local p, replica, number = ARGV[1], ARGV[4], ARGV[5]
 local now, steady = moment(ARGV[2], ARGV[3])
 local key = p .. ':replica:' .. replica
@@ -16,15 +16,17 @@ for _, name in ipairs({'edition', 'term', 'renewals', 'heartbeat'}) do
   if not (held[name] and tonumber(held[name])) then return {0} end
 end
 if held.lost_through ~= '' and not tonumber(held.lost_through or '') then return {0} end
-if tonumber(number) <= tonumber(me[2]) or held.history ~= ARGV[14]
-  or held.standing ~= 'settled' or held.incarnation ~= ARGV[10] or held.server ~= ARGV[11]
-  or tonumber(ARGV[12]) > tonumber(held.term) or tonumber(ARGV[13]) > steps then
+if tonumber(number) <= tonumber(me[2]) or held.history ~= ARGV[16]
+  or held.standing ~= 'settled' or held.incarnation ~= ARGV[12] or held.server ~= ARGV[13]
+  or tonumber(ARGV[14]) > tonumber(held.term) or tonumber(ARGV[15]) > steps then
   return {0}
 end
 local campaigns, leads = ARGV[8] ~= '', held.holder == replica
 if campaigns and not leads then
   if held.holder == '' then return {0} end
-  if ARGV[9] ~= '' and tonumber(ARGV[9]) >= tonumber(held.heartbeat) then return {0} end
+  -- Of many followers one takes over. For the others the lease is no longer the one they watched: they only renew.
+  local same = ARGV[10] == held.term and ARGV[11] == held.renewals
+  if ARGV[9] ~= '' and same and tonumber(ARGV[9]) >= tonumber(held.heartbeat) then return {0} end
 end
 
 steps = steps + 1
