@@ -841,7 +841,9 @@ class TestATakeoverBesideManyClaims:
     async def _leader_and_follower(self, store: RedisStore) -> tuple[Watched, Seen]:
         for name in ("leader", "follower"):
             await store.heartbeat(
-                HeartbeatRequest(name, 1, 30.0, 10.0, joining=True, targets=("work",), campaign=Campaign(30.0))
+                HeartbeatRequest(
+                    name, 1, 30.0, 10.0, joining=True, targets=("work",), campaign=Campaign(30.0)
+                )
             )
         lease = (await store.roster()).leader
         assert lease.holder == "leader"
@@ -854,7 +856,11 @@ class TestATakeoverBesideManyClaims:
         async with opened(valkey_url) as store:
             watched, seen = await self._leader_and_follower(store)
             where = seen.incarnation, seen.server
-            loop, commit, numbers = asyncio.get_running_loop(), store._general_path._commit, iter(range(1, 99))
+            loop, commit, numbers = (
+                asyncio.get_running_loop(),
+                store._general_path._commit,
+                iter(range(1, 99)),
+            )
 
             def after_a_claim(*args: Any) -> bool:
                 claim = store.claim_fires(ClaimRequest("follower", next(numbers), 1, None, *where))
@@ -872,7 +878,9 @@ class TestATakeoverBesideManyClaims:
     async def test_a_follower_that_comes_too_late_takes_the_fast_path(self, valkey_url: str) -> None:
         async with opened(valkey_url) as store:
             watched, seen = await self._leader_and_follower(store)
-            await store.heartbeat(HeartbeatRequest("leader", 2, 30.0, 10.0, campaign=Campaign(30.0), seen=seen))
+            await store.heartbeat(
+                HeartbeatRequest("leader", 2, 30.0, 10.0, campaign=Campaign(30.0), seen=seen)
+            )
             before = store.paths["general beat"]
             late = HeartbeatRequest("follower", 2, 30.0, 10.0, campaign=Campaign(30.0, watched), seen=seen)
             reply = await store.heartbeat(late)
