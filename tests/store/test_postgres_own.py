@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
@@ -24,6 +26,7 @@ from fencepost.model import State
 from fencepost.model.triggers import every
 from fencepost.store.base import ClaimRequest, GiveBack, HeartbeatRequest, PutJob, Settle, Store
 from fencepost.store.postgres import PostgresStore, connection, fast, rest, schema
+from fencepost.store.postgres import line as line_module
 from fencepost.store.rules import planning, presence
 from fencepost.testing.conformance import HandClock, Harness, job_of
 from tests.protocol.comparison import Mismatch, compare
@@ -515,3 +518,20 @@ async def a_harness_on(url: str) -> AsyncIterator[Harness]:
     clock = HandClock()
     async with opened(url, "default", clock) as store:
         yield Harness.with_clock(store, clock)
+
+
+def test_lines_do_not_all_come_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an outage many replicas connect again: not in the same moment."""
+    monkeypatch.setattr(line_module, "RECONNECT", 0.2)
+    pauses = []
+    for _ in range(8):
+        line = object.__new__(line_module.PostgresLine)
+        line._closing, line._work, line._chance = False, deque(), random.Random()
+        line._bell, line._rope = socket.socketpair()
+        begun = time.monotonic()
+        line._pause()
+        pauses.append(time.monotonic() - begun)
+        line._bell.close()
+        line._rope.close()
+    assert min(pauses) >= 0.1
+    assert max(pauses) - min(pauses) > 0.01

@@ -124,6 +124,22 @@ def test_however_often_it_is_woken_a_service_keeps_its_shortest_interval():
     assert all(later - earlier >= 0.0999 for earlier, later in pairwise(within))
 
 
+def test_an_idle_service_wakes_up_once_for_each_step(monkeypatch):
+    slept = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds, *rest):
+        slept.append(seconds)
+        await sleep(seconds, *rest)
+
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    world = World()
+    service = Scripted(world, lambda number: 10.0)
+    world.run_until(95)
+    assert len(service.calls) == 10
+    assert slept == []
+
+
 def test_a_service_that_wants_its_turn_at_once_does_not_spin():
     world = World()
     service = Scripted(world, lambda number: 0.0, shortest=0.5)
