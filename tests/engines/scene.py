@@ -32,7 +32,7 @@ BODIES = "0.05,0.1,0.2,0.5,1,2,3,6,12,20"
 TTL = 10.0
 """Seconds, four heartbeats: a worker that gets no processor for as long counts as dead, and no harm explains that."""
 ADOPTED_WITHIN = 3.0
-"""TTLs after the kill of a replica: it expires, the leader (which may have been the dead one) sweeps it, others poll."""
+"""TTLs after the kill of a replica: it expires, the leader (perhaps a new one) sweeps it, the others poll."""
 BETWEEN = 7.0
 """Seconds between two faults."""
 LOST_REPLIES = 60
@@ -62,7 +62,7 @@ class Judged:
     """Of those that neither succeeded nor were skipped."""
     starts: int = 0
     doubled: list[str] = field(default_factory=list)
-    """Started or ended twice with one token, or started again although the start before was not put on record as lost."""
+    """Started or ended twice with one token, or started again although the start before is not on record as lost."""
     unaccounted: list[str] = field(default_factory=list)
     invented: list[str] = field(default_factory=list)
     """Succeeded, but no body has started and ended under the fire's token."""
@@ -96,8 +96,8 @@ class Judged:
         states = ", ".join(f"{number} {state}" for state, number in sorted(self.states.items()))
         return (
             f"due {self.found}: {states}; {self.starts} starts, {self.rerun} of them reruns after a crash; "
-            f"{self.refused} deliveries refused; {self.ended} of {self.left_behind} runs of killed replicas ended under "
-            f"their token, {self.adopted} of them adopted; doubled {len(self.doubled)}, unaccounted "
+            f"{self.refused} deliveries refused; {self.ended} of {self.left_behind} runs of killed replicas ended "
+            f"under their token, {self.adopted} of them adopted; doubled {len(self.doubled)}, unaccounted "
             f"{len(self.unaccounted)}; reasons {dict(self.reasons)}"
         )
 
