@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from fencepost import Fire, Retry, Scheduler, every
+from fencepost import Fire, Retry, Scheduler, engine_worker, every
 from fencepost.engine_worker import Verdict, carry_out
 from fencepost.errors import ConfigurationError, StoreUnavailable
 from fencepost.model import FireRecord, State
@@ -69,6 +69,37 @@ async def test_a_body_runs_on_the_engine_and_reports_as_everywhere(url):
     assert "for ch" in fire.output
     (order,) = engine.orders
     assert (order.options, order.ref) == ({"queue": "reports"}, ref_of("default", fire.key, fire.token))
+
+
+async def test_a_store_that_is_away_when_a_worker_opens_it_does_not_fail_the_fire(url, monkeypatch):
+    """Seen with Dask: a connection that was cut at the wrong moment failed fires whose bodies had not started."""
+    engine = ThreadEngine()
+    scheduler = scheduler_with(engine, url)
+    engine.work = finding(scheduler)
+    away = [1, 2, 3]
+
+    def store_from_url(*given: Any) -> Any:
+        store = real(*given)
+        opened = store.open
+
+        async def open_later() -> None:
+            if away:
+                away.pop()
+                raise StoreUnavailable("Connection closed by server.")
+            await opened()
+
+        store.open = open_later
+        return store
+
+    real = engine_worker.store_from_url
+    monkeypatch.setattr(engine_worker, "store_from_url", store_from_url)
+
+    @scheduler.task(executor="threads")
+    def pay() -> None: ...
+
+    fire = await run_once(scheduler, pay)
+    assert (fire.state, away) == (State.SUCCEEDED, [])
+    assert engine.verdicts == ["succeeded"]
 
 
 async def test_an_order_that_is_delivered_five_times_runs_once(url):

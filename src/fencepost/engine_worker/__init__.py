@@ -27,9 +27,9 @@ from typing import Any
 
 from fencepost.cli.target import load
 from fencepost.clock import SystemClock
-from fencepost.engine_worker.attend import Attendant, Verdict
+from fencepost.engine_worker.attend import ASK_FOR, Attendant, Verdict
 from fencepost.engine_worker.gate import Gate, StoreGate
-from fencepost.errors import ConfigurationError
+from fencepost.errors import ConfigurationError, StoreUnavailable
 from fencepost.replica.control import ControlThread
 from fencepost.runs.bodies.process import KILL_AFTER
 from fencepost.runs.engines import Order
@@ -75,12 +75,23 @@ async def _carried_out(order: Order, control: ControlThread, find: FindTask, own
 
 
 async def _attended(order: Order, host: WorkerHost, find: FindTask) -> Verdict:
-    gate = await open_gate(order)
+    gate = await _opened_gate(order)
     try:
         attendant = Attendant(order, gate, host, SystemClock(), worker_name(), random.Random())
         return await attendant.attend(find)
     finally:
         await gate.close()
+
+
+async def _opened_gate(order: Order) -> Gate:
+    """As at the gate itself: a store that does not answer now may answer soon."""
+    for _ in range(2 * ASK_FOR - 1):
+        try:
+            return await open_gate(order)
+        except StoreUnavailable as error:
+            log.warning("%s: the store does not answer yet (%s)", order.key, error)
+            await asyncio.sleep(order.heartbeat / 2)
+    return await open_gate(order)
 
 
 class WorkerHost(ThreadedHost):
@@ -128,7 +139,11 @@ async def open_gate(order: Order) -> Gate:
         )
     store = store_from_url(url, order.namespace)
     store.creates = False
-    await store.open()
+    try:
+        await store.open()
+    except BaseException:
+        await store.close()
+        raise
     return StoreGate(store, order.namespace)
 
 

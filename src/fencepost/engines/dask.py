@@ -21,7 +21,7 @@ from distributed import Client, KilledWorker, Variable
 
 from fencepost import engine_worker
 from fencepost.engines.options import Kinds, checked
-from fencepost.errors import ConfigurationError
+from fencepost.errors import ConfigurationError, StoreUnavailable
 from fencepost.model import Json
 from fencepost.runs.engines import GONE, RUNNING, UNSURE, WAITING, Order, Ref, Sighting, ended
 
@@ -82,12 +82,14 @@ class DaskEngine:
         }
 
     async def _erred(self, client: Client, ref: Ref) -> Sighting:
-        """The worker failed before the start gate, or died so often that Dask gave up."""
+        """The worker failed before the start gate, or died so often that Dask gave up. If the store did not answer it,
+        nothing is wrong with the job: the order may be sent again."""
         try:
             error = await (await Variable(ref, client=client).get(timeout=1)).exception()
         except TimeoutError:  # its replica died before the Variable was set
             return UNSURE
-        return GONE if isinstance(error, KilledWorker) else ended(False, f"{type(error).__name__}: {error}")
+        lost = isinstance(error, KilledWorker | StoreUnavailable)
+        return GONE if lost else ended(False, f"{type(error).__name__}: {error}")
 
     async def stop(self, ref: Ref) -> None:
         """A task that waits is dropped. One that runs is in a thread, which Dask cannot end: its worker asks it to."""

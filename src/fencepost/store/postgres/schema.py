@@ -29,7 +29,7 @@ SCRIPTS = (
     "prune",
 )
 
-UPGRADES = {1: ("outcomes", "upgrade_1", "settle", "close_row"), 2: ("later",), 3: ("turns", "claim")}
+UPGRADES = {1: ("outcomes", "upgrade_1", "settle", "close_row"), 2: ("later",), 3: ("turns", "claim", "plan")}
 """By the version that is found: what brings it to the next. Functions that replicas of that version call stay."""
 IN_WORDS = {
     1: "add the table of each job's last run, filled from the ledger, and the functions that write it",

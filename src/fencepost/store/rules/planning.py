@@ -47,7 +47,8 @@ def plan_fires(rows: Rows, at: Moment, plans: Sequence[Plan]) -> tuple[bool, ...
     before = rows.jobs.soonest(None, leads=True)
     planned = tuple(_plan(rows, at, plan) for plan in plans)
     first = min((row.first for plan in plans if not plan.backfill for row in plan.rows), default=None)
-    if first is not None and (before is None or first < before):
+    # What is due already may wait for a pool without a replica: it does not say when replicas will ask next.
+    if first is not None and (before is None or before <= at.wall or first < before):
         rows.notify = True
     return planned
 

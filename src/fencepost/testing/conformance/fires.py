@@ -13,7 +13,7 @@ from fencepost.model import (
     Reason,
     State,
 )
-from fencepost.model.triggers import every, iso
+from fencepost.model.triggers import at, every, iso
 from fencepost.store.base import (
     Added,
     ChangeJob,
@@ -742,6 +742,23 @@ class HintRules:
         waiting = asyncio.create_task(harness.store.wait(10))
         await asyncio.sleep(0.05)
         await harness.trigger("job")
+        assert await asyncio.wait_for(waiting, 5) is True
+
+    async def test_a_fire_planned_beside_one_that_waits_for_its_pool_is_a_hint(
+        self, harness: Harness
+    ) -> None:
+        """A fire that no replica can claim stays due. Replicas may still expect nothing for a long time."""
+        await harness.join("a", "work")
+        soon = at(await harness.now() + timedelta(seconds=5))
+        await harness.define("waiting", soon, execute_on="gpu")
+        await harness.fall_due(10.0)
+        assert (await harness.ask("a")).wake_in is None
+        await harness.define("job", every(seconds=10))
+        plans = await harness.plans()
+        await self.quiet(harness)
+        waiting = asyncio.create_task(harness.store.wait(10))
+        await asyncio.sleep(0.05)
+        await harness.store.plan_fires(plans)
         assert await asyncio.wait_for(waiting, 5) is True
 
     async def test_an_abandoned_wait_does_no_harm(self, harness: Harness) -> None:

@@ -11,6 +11,13 @@ create index if not exists jobs_due on {schema}.jobs (target, look_at, id)
 create or replace function {schema}.is_crowded_out(p_replica text, p_wall bigint, p_limit bigint)
 returns boolean language plpgsql as $$
 begin
+    -- A crowd at the very front is seen by its first 20.
+    if (select true from (
+            select j.target from {schema}.jobs j where j.look_at <= p_wall order by j.look_at, j.id limit 20) first
+            where (select true from {schema}.replica_targets k where k.replica = p_replica and k.target = first.target)
+            limit 1) is null then
+        return (select true from {schema}.replica_targets k where k.replica = p_replica offset 200 limit 1) is null;
+    end if;
     return (select count(*) < p_limit from (
             select j.target from {schema}.jobs j where j.look_at <= p_wall order by j.look_at, j.id limit p_limit + 20) first
             where (select true from {schema}.replica_targets k where k.replica = p_replica and k.target = first.target))

@@ -4,7 +4,7 @@
 -- The jobs are held although most of their rows do not change: a claim that has just taken a job's last planned fire
 -- would otherwise put down that there is nothing to look at, and not see what is planned here.
 
-create function {schema}.plan(
+create or replace function {schema}.plan(
     p_jobs text[], p_versions bigint[], p_cursors bigint[], p_untils bigint[], p_lasts bigint[], p_nexts bigint[],
     r_places bigint[], r_dues bigint[], p_wall bigint,
     out planned bigint[]                   -- places of the plans that were written
@@ -51,7 +51,9 @@ begin
         set look_at = (select p.due_at from {schema}.planned p where p.job_id = j.id order by p.due_at limit 1)
         where j.id = any(fit_jobs) and j.look_at is null;
 
-    if (before <= (select min(r.due_at) from unnest(r_dues) as r (due_at))) is not true and cardinality(r_dues) > 0 then
+    -- What is due already may wait for a pool without a replica: it does not say when replicas will ask next.
+    if (before > wall and before <= (select min(r.due_at) from unnest(r_dues) as r (due_at))) is not true
+            and cardinality(r_dues) > 0 then
         perform {schema}.hint();  -- somebody may be asleep until then
     end if;
 end $$;

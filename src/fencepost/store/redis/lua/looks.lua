@@ -85,7 +85,8 @@ local function looks_of(p, replica, kinds, upto, limit)
         in_order(found)
         if not earlier(first[#first], found[limit]) then break end
       end
-      from, chunk = from + #names, 200
+      -- A few more, then many: usually one crowd stands in front, of a pool without a replica, and it is one target.
+      from, chunk = from + #names, math.min(200, 4 * chunk)
     end
   end
   in_order(found)

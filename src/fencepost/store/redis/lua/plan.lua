@@ -43,5 +43,6 @@ for minute, ids in pairs(minutes) do
   redis.call('ZADD', p .. ':minutes', minute, minute)
 end
 refresh(p, groups)
-if ARGV[4] ~= '' and (not before or tonumber(ARGV[4]) < before) then redis.call('PUBLISH', p .. ':hint', '') end
+-- What is due already may wait for a pool without a replica: it does not say when replicas will ask next.
+if ARGV[4] ~= '' and (not before or before <= now or tonumber(ARGV[4]) < before) then redis.call('PUBLISH', p .. ':hint', '') end
 return others
