@@ -54,6 +54,7 @@ def steady(folder: Path) -> Iterator[Steady]:
         leader = pollers.leader()
         (follower,) = (pod for pod in pods if pod is not leader)
         eventually(lambda: len(pollers.fleet.polls) > 5)
+        eventually(lambda: all(len(pod.status()["replicas"]) == 2 for pod in pods))
         yield Steady(server.url, pollers, redis, leader, follower)
 
 
