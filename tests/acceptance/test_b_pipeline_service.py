@@ -848,7 +848,7 @@ def test_b12_without_the_store_it_ends_with_69(
 ) -> None:
     """Within 10 s, in every mode: where nothing listens, and where something does that never answers. Starting
     Python with all that is imported takes two of them, and longer beside busy neighbours: that is measured before and
-    after, with a setting that is refused."""
+    after, with a setting that is refused. Where something listens it begins with the first connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         server.settimeout(STARTING)
@@ -868,6 +868,7 @@ def test_b12_without_the_store_it_ends_with_69(
             with ExitStack() as open_until_the_end:
                 if answer == "silence":
                     open_until_the_end.enter_context(server.accept()[0])
+                    started = time.monotonic()
                 ended = by_hand()
             took = time.monotonic() - started
             assert ended.code == 69, ended.err
