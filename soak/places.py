@@ -125,11 +125,12 @@ def standby(folder: Path) -> Iterator[Place]:
 
 @contextmanager
 def pooled(folder: Path) -> Iterator[Place]:
-    """PgBouncer in transaction mode before a primary; it is led to the standby."""
+    """PgBouncer in transaction mode before a primary; it is led to the standby. After a failed login it tries again in a
+    second, not only after 15."""
     with (
         postgres(18) as primary,
         Standby(primary) as second,
-        pgbouncer(primary, default_pool_size=10) as pooler,
+        pgbouncer(primary, default_pool_size=10, server_login_retry=1) as pooler,
         Proxy(pooler.url) as proxy,
     ):
 

@@ -65,6 +65,7 @@ def failover(where: Place, seconds: float) -> StreamEvent:
     with three(where) as cluster:
         pause = max(3.0, (seconds - 3 * TTL) / 3)
         time.sleep(pause)
+        cluster.wait_for(lambda: started_after(cluster, cluster.anchor), 6 * TTL, "fires start")
         where.fail_over()
         up = time.time()
         yield "a server that lacks the last writes has taken over"
