@@ -300,6 +300,9 @@ async def test_a_user_that_may_not_use_the_new_names_is_refused_before_anything_
     with pytest.raises(ConfigurationError, match="what they may do"):
         await move(f"redis://app:secret@{old.host}:{old.port}/0", cluster, "default")
     assert await everything(old.url) == before
+    old.ask("ACL SETUSER app ~{fencepost:*")
+    await move(f"redis://app:secret@{old.host}:{old.port}/0", cluster, "default")
+    assert await everything(cluster) == before
 
 
 async def test_every_kind_of_key_is_known(old: RedisServer) -> None:
