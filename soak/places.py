@@ -125,8 +125,8 @@ def standby(folder: Path) -> Iterator[Place]:
 
 @contextmanager
 def pooled(folder: Path) -> Iterator[Place]:
-    """PgBouncer in transaction mode before a primary; it is led to the standby. After a failed login it tries again in a
-    second, not only after 15."""
+    """PgBouncer in transaction mode before a primary; it is led to the standby. It tries a failed login again after a
+    second; its default is 15."""
     with (
         postgres(18) as primary,
         Standby(primary) as second,

@@ -25,6 +25,9 @@ from fencepost.store.unreadable import UnreadableRows
 
 ATTEMPTS = 30
 """How often a step is begun before the store counts as unavailable."""
+TOO_SLOW = -1
+SLOW_ATTEMPTS = 3
+"""The same for steps that take longer than a second: it is for the caller to take smaller ones."""
 THREADS = 4
 
 
@@ -87,7 +90,7 @@ class GeneralPath:
         writes: bool,
         needs: Needs,
     ) -> Any:
-        call = partial(self._link.ask_from_thread, generation)
+        call, slow = partial(self._link.ask_from_thread, generation), 0
         for attempt in range(ATTEMPTS):
             now = self._now()
             rows = RedisWork(Step(call, self._keys, now, needs), self._targets, self._registry)
@@ -98,8 +101,15 @@ class GeneralPath:
                 if not writes:
                     return reply
                 rows.save()
-                if rows.step.batch.is_empty or self._commit(call, rows, now):
+                committed = 1 if rows.step.batch.is_empty else self._commit(call, rows, now)
+                if committed == 1:
                     return reply
+                slow += committed == TOO_SLOW
+                if slow == SLOW_ATTEMPTS:
+                    raise StoreUnavailable(
+                        f"{self._link.name}: a step took longer than a second {slow} times; the server or this process "
+                        "is overloaded"
+                    )
             except WriteConflict:
                 pass
             except FencepostError:
@@ -112,6 +122,6 @@ class GeneralPath:
             time.sleep(self._chance.uniform(0, 0.001 * 2 ** min(attempt, 6)))
         raise StoreUnavailable(f"{self._link.name}: others were faster {ATTEMPTS} times in a row")
 
-    def _commit(self, call: Call, rows: RedisWork, now: Now) -> bool:
+    def _commit(self, call: Call, rows: RedisWork, now: Now) -> int:
         decided_for = "" if now[0] else micros(rows.at.wall)
-        return bool(call("EVALSHA", scripts.COMMIT, self._keys.prefix, decided_for, *rows.step.batch.words()))
+        return int(call("EVALSHA", scripts.COMMIT, self._keys.prefix, decided_for, *rows.step.batch.words()))
