@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from fencepost.replica.replica import Replica
 
 FEWEST_AT_ONCE, FIRST_AT_ONCE, MOST_AT_ONCE = 20, 100, 500
-"""Jobs in one step. After each that succeeds the next has twice as many; after one that fails, a quarter: where processor
-time is short, a store may be unable to take many in time."""
+"""Jobs in one step. After one that succeeds the next has twice as many, after one that fails a quarter: where
+processor time is short a store may be unable to take many in time."""
 PAGE = 100
 """Jobs checked per heartbeat: the cost does not grow with the number of jobs."""
 ROUNDS_AT_FIRST, SELDOM = 3, 12
