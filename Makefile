@@ -110,7 +110,7 @@ mutants: $(VENV)/.dev ## Break the protocol on purpose; each break must be notic
 compare: $(VENV)/.dev ## Random operations on every store, each reply compared with the model: SEEDS=500
 	FENCEPOST_COMPARISON_SEEDS=$(SEEDS) $(PY) -m pytest -n $(WORKERS) --dist worksteal -q -k agrees_with_the_model tests/store
 
-soak: $(VENV)/.dev ## Real processes under load and faults: STORE=sqlite|file|valkey|postgres|mysql|all SECONDS=60
+soak: $(VENV)/.dev ## Real processes under load and faults: STORE=sqlite|file|valkey|postgres|mysql|topologies|all SECONDS=60
 	$(PY) -m soak.run --store $(or $(STORE),all) --seconds $(or $(SECONDS),60)
 
 proof: $(VENV)/.dev ## Histories under faults, and the figures of docs/proof.md: SEEDS=100 SECONDS=20 (ARGS="--folder …")

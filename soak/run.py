@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from soak import guard, servers, stages
 from soak.cluster import Stage
-from soak.places import EMBEDDED, SERVERS, STORES, missing, place
+from soak.places import EMBEDDED, SERVERS, STORES, TOPOLOGIES, missing, place
 
 from tests.cluster.harness import Verdict
 
@@ -28,6 +28,7 @@ STAGES: dict[str, Stage] = {
     "rolling restart": stages.rolling_restart,
     "lost replies": stages.lost_replies,
     "outage": servers.outage,
+    "failover": servers.failover,
     "wrong clocks": servers.wrong_clocks,
     "server clock": servers.server_clock,
     "emptied": servers.emptied,
@@ -35,7 +36,7 @@ STAGES: dict[str, Stage] = {
     "guard gunicorn": guard.under_gunicorn,
     "guard service": guard.as_service,
 }
-LATEST = {"clock steps": None, "outage": None, "rolling restart": 0.5}
+LATEST = {"clock steps": None, "outage": None, "failover": None, "rolling restart": 0.5}
 """Seconds by which a start may be late; elsewhere one."""
 
 
@@ -49,12 +50,14 @@ class Ended:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--store", choices=[*STORES, "all", "embedded", "servers"], default="all")
+    parser.add_argument(
+        "--store", choices=[*STORES, "all", "embedded", "servers", "topologies"], default="all"
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="of each stage")
     parser.add_argument("--stage", choices=STAGES, help="this one alone")
     options = parser.parse_args()
     found: list[Ended] = []
-    groups = {"all": STORES, "embedded": EMBEDDED, "servers": tuple(SERVERS)}
+    groups = {"all": STORES, "embedded": EMBEDDED, "servers": tuple(SERVERS), "topologies": tuple(TOPOLOGIES)}
     for store in groups.get(options.store, (options.store,)):
         with tempfile.TemporaryDirectory(prefix="fencepost-soak-") as folder:
             reason = missing(store, Path(folder))

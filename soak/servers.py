@@ -12,9 +12,9 @@ from soak.cluster import TTL, StreamEvent, ended, fences, three
 from soak.places import Place
 
 from fencepost import every
-from fencepost.model import Job, State
+from fencepost.model import Job, Reason, State
 from fencepost.store.base import ChangeJob, PutJob
-from tests.cluster.harness import Cluster, Mark
+from tests.cluster.harness import Cluster, Mark, Verdict
 from tests.servers import clock
 
 LONG = 30.0
@@ -29,6 +29,9 @@ def outage(where: Place, seconds: float) -> StreamEvent:
     """The server is away for ten TTLs. Starts stop at once; what runs goes on, and is settled afterwards."""
     if where.server is None:
         yield NO_SERVER
+        return
+    if where.fail_over is not None:
+        yield "skipped, another server takes over: see failover"
         return
     with three(where, rate=20, long=LONG) as cluster:
         key = begin_long(cluster)
@@ -52,6 +55,48 @@ def outage(where: Place, seconds: float) -> StreamEvent:
             if not isinstance(told, str) and told.states["lost"]:
                 yield f"violation: {told.states['lost']} lost"
             yield told
+
+
+def failover(where: Place, seconds: float) -> StreamEvent:
+    """A server that lacks the last writes takes over. What it lacks is on record as lost; nothing runs twice."""
+    if where.fail_over is None:
+        yield "skipped, there is only one server"
+        return
+    with three(where) as cluster:
+        pause = max(3.0, (seconds - 3 * TTL) / 3)
+        time.sleep(pause)
+        cluster.wait_for(lambda: started_after(cluster, cluster.anchor), 6 * TTL, "fires start")
+        where.fail_over()
+        up = time.time()
+        yield "a server that lacks the last writes has taken over"
+        cluster.wait_for(lambda: started_after(cluster, up), 6 * TTL, "fires start again")
+        yield f"starts went on {min(mark.wall for mark in started_after(cluster, up)) - up:.2f} s later"
+        time.sleep(pause)
+        marks = [mark for mark in cluster.marks() if mark.what == "start"]
+        highest = max(mark.token for mark in marks if mark.wall < up)
+        if any(mark.token <= highest for mark in marks if mark.wall > up):
+            yield f"violation: a token not above {highest} after the failover"
+        yield from leader_is_replaced(cluster)
+        time.sleep(pause)
+        for told in ended(cluster):
+            if isinstance(told, Verdict):
+                assert told.history is not None
+                lost = {fire.key for fire in told.history.fires if fire.reason == Reason.DATA_LOSS}
+                told.lost_unexplained = [key for key in told.lost_unexplained if key not in lost]
+                yield f"{len(lost)} recorded as lost with the old server's data"
+            yield told
+
+
+def leader_is_replaced(cluster: Cluster) -> Iterator[str]:
+    """At 1.5 TTL at the most, also where nothing but the lease tells of the death."""
+    term, killed = cluster.roster().leader.term, time.monotonic()
+    cluster.kill(cluster.leader())
+    cluster.wait_for(lambda: cluster.roster().leader.term > term, 3 * TTL, "another replica leads")
+    taken = time.monotonic() - killed
+    yield f"kill -9 of the leader: taken over after {taken:.2f} s"
+    if taken > 1.5 * TTL:
+        yield f"violation: taken over after {taken:.2f} s, more than 1.5 TTL"
+    cluster.start(1)
 
 
 def wrong_clocks(where: Place, seconds: float) -> StreamEvent:

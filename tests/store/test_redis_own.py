@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import pytest
 from redis import Redis
 
+from fencepost.clock import Moment
 from fencepost.errors import ConfigurationError, StoreCorrupt, StoreUnavailable
 from fencepost.model import Job, State
 from fencepost.model.triggers import every
@@ -39,6 +40,7 @@ from fencepost.store.base import (
 from fencepost.store.codec import micros
 from fencepost.store.redis import RedisStore, scripts
 from fencepost.store.redis.keys import Keys
+from fencepost.store.redis.rest import RedisWork
 from fencepost.store.redis.scripts import Script
 from fencepost.store.redis.values import place_of
 from fencepost.store.urls import store_from_url
@@ -886,3 +888,15 @@ class TestATakeoverBesideManyClaims:
             reply = await store.heartbeat(late)
             assert reply.leader.holder == "leader"
             assert store.paths["general beat"] == before
+
+
+async def test_a_step_that_is_always_too_slow_is_given_up_soon(valkey_url: str) -> None:
+    """It was begun 30 times, each for more than a second; replicas would have better taken smaller steps."""
+
+    def slow(rows: RedisWork, at: Moment) -> None:
+        time.sleep(1.1)
+        rows.step.batch.do("SET", f"{P}:job:x", "text")
+
+    async with opened(valkey_url) as store, asyncio.timeout(15):
+        with pytest.raises(StoreUnavailable, match="longer than a second"):
+            await store._write(slow)  # type: ignore[arg-type]

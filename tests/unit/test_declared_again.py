@@ -1,10 +1,17 @@
-"""A job that follows one whose row cannot be read is declared again until it is stored."""
+"""What could not be stored is declared again: a job that follows one whose row cannot be read, or too many at once."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
+from fencepost import Scheduler
+from fencepost.errors import StoreUnavailable
 from fencepost.model import Job
 from fencepost.model.triggers import every
 from fencepost.model.triggers.following import After
+from fencepost.store.base import JobPut, PutJob
+from fencepost.store.memory import MemoryStore
 from fencepost.store.unreadable import Unreadable
 from tests.unit.apps.cluster import HEARTBEAT, Cluster
 
@@ -29,3 +36,22 @@ def test_it_is_stored_when_its_parent_can_be_read() -> None:
     cluster.run(3 * HEARTBEAT)
     assert state.jobs.rows["parent"].children == ("child",)
     assert "child" in state.jobs.rows
+
+
+class TakesFew(MemoryStore):
+    """A store that cannot write many jobs at once: its server, or this process, is short of processor time."""
+
+    async def put_jobs(self, puts: Sequence[PutJob]) -> tuple[JobPut, ...]:
+        if len(puts) > 40:
+            raise StoreUnavailable("a step took longer than a second")
+        return await super().put_jobs(puts)
+
+
+async def test_jobs_that_are_too_many_for_one_step_are_declared_in_several() -> None:
+    store = TakesFew()
+    scheduler = Scheduler(store)
+    for number in range(600):
+        scheduler.job(every(days=300), id=f"job{number}")(print)
+    async with asyncio.timeout(60), scheduler:
+        while len(await store.jobs()) < 600:
+            await asyncio.sleep(0.05)

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
 from fencepost.cli import completing
+from fencepost.cli.counter import counter
 from fencepost.cli.output import emit, facts, length, note, say, table, when
 from fencepost.cli.source import CommandSource, json_option, no_such_job, takes
 from fencepost.insight.audit import AuditFinding, AuditResult, Kind
@@ -72,7 +61,7 @@ def audit(
             progress=progress,
         )
 
-    with _progress() as progress:
+    with counter() as progress:
         report = source.ask(lambda store: read(store, progress))
     if asked and asked[0] < report.since:
         kept = length(source.settings.retention)
@@ -87,28 +76,6 @@ def audit(
     else:
         tell(report, source.scheduler.store_name)
     return 0 if report.clean else 1
-
-
-@contextmanager
-def _progress() -> Iterator[StreamEvent | None]:
-    """A bar on a terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-
-        def show(what: str, done: int, total: int | None) -> None:
-            bar.update(task, description=what, completed=done, total=total)
-
-        yield show
 
 
 def _note_forgotten(report: AuditResult) -> None:

@@ -1,25 +1,27 @@
-"""`fencepost store`: the stored format, and who may use it."""
+"""`fencepost store`: the stored format, where a namespace is kept, and who may use it."""
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from fencepost import __version__
+from fencepost.cli.counter import counter
 from fencepost.cli.output import emit, facts, say
 from fencepost.cli.source import CommandSource, answering, json_option, takes
 from fencepost.errors import ConfigurationError, NothingStored
 from fencepost.insight.existence import WHERE_ELSE, must_exist
-from fencepost.settings import Settings
+from fencepost.settings import Settings, redacted
 from fencepost.store.formats import Contents
 
 
 @click.group()
 def store() -> None:
-    """See and upgrade the stored format; SQL for a role with few rights."""
+    """See and upgrade the stored format, move to a Redis cluster; SQL for a role with few rights."""
 
 
 @store.command()
@@ -48,6 +50,34 @@ def upgrade(
         _tell(source, before, after, upgraded)
     if upgraded and after is not None and not after.format.is_current:
         raise ConfigurationError("a replica of an earlier version is writing the store right now; try again")
+
+
+@store.command()
+@click.option("--from", "source", required=True, metavar="URL", help="The server that holds it now.")
+@click.option("--store", "url", help="URL of the cluster; default: FENCEPOST_STORE.")
+@click.option("--namespace", help="Of the store; default: FENCEPOST_NAMESPACE.")
+@json_option
+def move(source: str, url: str | None, namespace: str | None, as_json: bool) -> None:
+    """Move a namespace from one Redis or Valkey server to a cluster, with its history.
+
+    Replicas on the old server start and record nothing more from the first moment on; start those on the cluster when
+    the command has ended. What ran at that moment is recorded as lost on the cluster. If it was cut off, call it again.
+    """
+    from fencepost.store.redis.move import move as moved
+
+    settings = Settings.load(namespace=namespace, store=url)
+    if settings.store is None:
+        raise ConfigurationError("give the URL of the cluster by --store, or FENCEPOST_STORE")
+    with counter() as show:
+        progress = partial(show, "keys copied") if show else None
+        keys = asyncio.run(moved(source, settings.store, settings.namespace, progress))
+    if as_json:
+        names = {"store": redacted(settings.store), "from": redacted(source), "namespace": settings.namespace}
+        emit({**names, "keys": keys})
+    elif keys:
+        say(f"moved {keys} keys: start the replicas on the cluster now")
+    else:
+        say("this namespace had been moved before: nothing to do")
 
 
 @store.command()

@@ -20,7 +20,9 @@ from fencepost.store.base import ChangeJob, JobPut, PutJob
 if TYPE_CHECKING:
     from fencepost.replica.replica import Replica
 
-PUT_BATCH = 500
+FEWEST_AT_ONCE, FIRST_AT_ONCE, MOST_AT_ONCE = 20, 100, 500
+"""Jobs in one step. After one that succeeds the next has twice as many, after one that fails a quarter: where
+processor time is short a store may be unable to take many in time."""
 PAGE = 100
 """Jobs checked per heartbeat: the cost does not grow with the number of jobs."""
 ROUNDS_AT_FIRST, SELDOM = 3, 12
@@ -43,6 +45,7 @@ class Declarer(Service):
     def __init__(self, replica: Replica, jobs: Iterable[Job], job_file: Path | None = None) -> None:
         super().__init__(replica)
         self._undeclared = list(jobs)
+        self._at_once = FIRST_AT_ONCE
         self._declared: dict[str, Job] = {}
         self._file = None if job_file is None else str(job_file)
         """The file that declares all jobs of this replica."""
@@ -121,9 +124,11 @@ class Declarer(Service):
         wrote = False
         if self._undeclared and self.replica.notifier is not None:
             await self.replica.notifier.declare()
-        while batch := self._undeclared[:PUT_BATCH]:
-            losses = self._losses
+        while batch := self._undeclared[: self._at_once]:
+            losses, taken = self._losses, self._at_once
+            self._at_once = max(FEWEST_AT_ONCE, taken // 4)  # unless it is answered
             await self._put(batch)
+            self._at_once = min(MOST_AT_ONCE, 2 * taken)
             if losses == self._losses:  # else this may be lost, too, and is written once more
                 del self._undeclared[: len(batch)]
                 self._declared.update({job.id: job for job in batch})

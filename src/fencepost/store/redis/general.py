@@ -30,6 +30,9 @@ GIVE_WAY_AFTER = 3
 """Write conflicts of one step after which the claims of this process give way to it."""
 GIVE_WAY_FOR, GIVE_WAY_STEP = 1.0, 0.005
 """For how many seconds at the most, and how often that is checked."""
+TOO_SLOW = -1
+SLOW_ATTEMPTS = 3
+"""The same for steps that take longer than a second: it is for the caller to take smaller ones."""
 THREADS = 4
 
 
@@ -120,7 +123,7 @@ class GeneralPath:
         writes: bool,
         needs: Needs,
     ) -> Any:
-        call = partial(self._link.ask_from_thread, generation)
+        call, slow = partial(self._link.ask_from_thread, generation), 0
         for attempt in range(ATTEMPTS):
             now = self._now()
             rows = RedisWork(Step(call, self._keys, now, needs), self._targets, self._registry)
@@ -131,8 +134,15 @@ class GeneralPath:
                 if not writes:
                     return reply
                 rows.save()
-                if rows.step.batch.is_empty or self._commit(call, rows, now):
+                committed = 1 if rows.step.batch.is_empty else self._commit(call, rows, now)
+                if committed == 1:
                     return reply
+                slow += committed == TOO_SLOW
+                if slow == SLOW_ATTEMPTS:
+                    raise StoreUnavailable(
+                        f"{self._link.name}: a step took longer than a second {slow} times; the server or this process "
+                        "is overloaded"
+                    )
             except WriteConflict:
                 pass
             except FencepostError:
@@ -149,6 +159,6 @@ class GeneralPath:
             f"{self._link.name}: gave up after {ATTEMPTS} write conflicts; the store is overloaded"
         )
 
-    def _commit(self, call: Call, rows: RedisWork, now: Now) -> bool:
+    def _commit(self, call: Call, rows: RedisWork, now: Now) -> int:
         decided_for = "" if now[0] else micros(rows.at.wall)
-        return bool(call("EVALSHA", scripts.COMMIT, self._keys.prefix, decided_for, *rows.step.batch.words()))
+        return int(call("EVALSHA", scripts.COMMIT, self._keys.prefix, decided_for, *rows.step.batch.words()))

@@ -40,6 +40,7 @@ from datetime import datetime
 
 from fencepost.errors import ConfigurationError
 from fencepost.model.triggers import from_iso
+from fencepost.store.formats import Format, format_of
 
 SCHEMA = 2
 IN_WORDS = {
@@ -47,6 +48,20 @@ IN_WORDS = {
     "replicas are refused when they connect anew"
 }
 """By the schema that is found: what brings it to the next."""
+
+# fmt: off
+KINDS = (
+    "leader", "job", "fire", "live", "done", "jobs", "hot", "events", "look", "first", "priorities",
+    "deciding", "plan", "replica", "replicas", "held", "engines", "knows", "knowers", "unknown",
+    "targets", "minute", "minutes", "others", "manual", "stretches", "noted", "retold", "extremes",
+    "entries", "entry_keys", "meta",
+)
+# fmt: on
+"""With what the names of keys begin after the prefix."""
+MOVED = 1_000_000
+"""The format of a namespace that has moved to a cluster: every version refuses it as newer than its own."""
+ARRIVING = 1_000_001
+"""The same, of one whose keys are still being copied to the cluster."""
 
 MOMENT_LENGTH = len("2026-11-15T12:00:00.000000Z")
 
@@ -141,3 +156,17 @@ def due_of(moment: str) -> datetime | None:
         return from_iso(moment)
     except ConfigurationError:
         return None
+
+
+def format_found(schema: int, server: str) -> Format:
+    """The format of a namespace; an error if the namespace has moved away, or is not here as a whole yet."""
+    if schema == MOVED:
+        raise ConfigurationError(
+            f"{server}: this namespace has moved to a cluster; use the cluster's URL (redis+cluster://…)"
+        )
+    if schema == ARRIVING:
+        raise ConfigurationError(
+            f"{server}: this namespace is being moved here; wait until `fencepost store move` has ended, or call it "
+            "again if it was cut off"
+        )
+    return format_of(schema, SCHEMA, IN_WORDS)

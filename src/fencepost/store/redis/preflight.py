@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fencepost.errors import NothingStored
-from fencepost.store.formats import Contents, Format, Present, format_of
+from fencepost.store.formats import Contents, Format, Present
 from fencepost.store.preflight import (
     Preflight,
     nothing_there,
@@ -17,7 +17,7 @@ from fencepost.store.preflight import (
     warning,
 )
 from fencepost.store.redis.address import namespaces, prefix_of
-from fencepost.store.redis.keys import IN_WORDS, SCHEMA, Keys
+from fencepost.store.redis.keys import Keys, format_found
 from fencepost.store.redis.link import Link
 from fencepost.store.redis.server import RedisServerInfo
 
@@ -55,7 +55,7 @@ async def stored_format(link: Link, keys: Keys) -> Format | None:
     """None: the namespace holds nothing."""
     if await link.ask("HGET", keys.leader, "history") is None:
         return None
-    return format_of(int(await link.ask("HGET", keys.meta, "schema") or 0), SCHEMA, IN_WORDS)
+    return format_found(int(await link.ask("HGET", keys.meta, "schema") or 0), link.name)
 
 
 @asynccontextmanager

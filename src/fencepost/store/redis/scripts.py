@@ -57,3 +57,7 @@ PLAN = _script("plan", "time", "looks")
 CLAIM = _script("claim", "time", "looks", "tokens")
 SETTLE = _script("settle", "time", "looks")
 INIT = _script("init", "time")
+
+MOVE = _script("move")
+EXPECT = _script("expect")
+ARRIVE = _script("arrive")

@@ -65,6 +65,7 @@ class Step:
         self.first_decisions = FirstDecisions(needs.replica, bool(leads), needs.most, first)
         self.at = Moment(moment(int(wall)), float(steady))
         self.of_history: str = self.lease[-1] or ""
+        self.batch.check(keys.leader, "history", self.of_history)
         self.replicas = {values[0]: dict(zip(REPLICA, values, strict=True)) for values in replicas}
 
     def script(self, script: Script, *args: Any) -> Any:

@@ -32,7 +32,7 @@ from fencepost.store.base import (
     Updated,
 )
 from fencepost.store.codec import micros
-from fencepost.store.formats import Contents, format_of
+from fencepost.store.formats import Contents
 from fencepost.store.mirror import Mirror, P, T
 from fencepost.store.preflight import Preflight
 from fencepost.store.redis import scripts
@@ -40,7 +40,7 @@ from fencepost.store.redis.address import namespaces, prefix_of
 from fencepost.store.redis.beacons import RedisBeacons
 from fencepost.store.redis.fast import Now, RedisFastPath
 from fencepost.store.redis.general import Forgotten, GeneralPath
-from fencepost.store.redis.keys import IN_WORDS, SCHEMA, Keys, split
+from fencepost.store.redis.keys import SCHEMA, Keys, format_found, split
 from fencepost.store.redis.link import TIMEOUT, Link
 from fencepost.store.redis.preflight import contents, preflight
 from fencepost.store.redis.rest import (
@@ -338,7 +338,7 @@ class RedisStore(Mirror):
         history, schema, run, gone = await self._link.ask("EVALSHA", scripts.INIT, self._keys.prefix, *args)
         if history is None:
             raise NothingStored(self._link.name, self._namespace, await namespaces(self._link, self._url))
-        found = format_of(int(schema), SCHEMA, IN_WORDS)
+        found = format_found(int(schema), self._link.name)
         found.check(self._link.name, converts=self.creates)
         if found.steps:
             await self._link.ask("HSET", self._keys.meta, "schema", SCHEMA)

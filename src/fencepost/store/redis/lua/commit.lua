@@ -1,11 +1,12 @@
--- How a careful step ends: nothing that it read has changed, or nothing is written.
+-- How a careful step ends: nothing that it read has changed, or nothing is written. Gives 1; 0 if something has changed,
+-- -1 if the step took too long.
 -- ARGV: prefix, the moment it was decided for, number of checks, checks (key, field, value), commands (length, words)
 local p = ARGV[1]
 
 -- A step that took long was decided for another time. (Empty: a test owns the time.)
 if ARGV[2] ~= '' then
   local late = moment('', '') - tonumber(ARGV[2])
-  if late < 0 or late > 1000000 then return 0 end
+  if late < 0 or late > 1000000 then return -1 end
 end
 
 local at = 4
