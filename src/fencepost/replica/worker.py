@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fencepost.replica.election import TRUSTED
+from fencepost.replica.rank import Known, next_turn
 from fencepost.replica.service import Service
 from fencepost.runs.events import Event
-from fencepost.store.base import Claimed, ClaimRequest
+from fencepost.store.base import MOST_AHEAD, Claimed, ClaimRequest
 
 MOST_AT_ONCE = 500
 
@@ -26,6 +27,10 @@ class Worker(Service):
     concluded = 0
     """The last claim number whose reply was dealt with, or which was given up."""
     _open: OpenAttempt | None = None
+    _known: Known | None = None
+    _behind: frozenset[str] = frozenset()
+    """Replicas that should ask before this one does next, which is at `_backup_at`."""
+    _backup_at = 0.0
 
     async def step(self) -> float | None:
         replica = self.replica
@@ -57,7 +62,27 @@ class Worker(Service):
                 replica.settings.heartbeat.total_seconds() / (2 if replica.engines else 1) if waits else None
             )
         poll = replica.settings.horizon.total_seconds() / 2
-        return poll if reply.wake_in is None else min(poll, reply.wake_in)
+        return poll if reply.wake_in is None else min(poll, self._turn_after(reply, reply.wake_in))
+
+    def _turn_after(self, reply: Claimed, wake_in: float) -> float:
+        """Seconds until this replica asks again, by its rank (`rank.py`)."""
+        replica, before, now = self.replica, self._known, self.replica.clock.steady()
+        if self._behind and now >= self._backup_at and reply.claims:
+            replica.peers.distrust(self._behind)
+        self._known = None
+        self._behind = frozenset()
+        if not reply.ahead:
+            return wake_in
+        turn = next_turn(replica.id, replica.peers.others, wake_in, reply.ahead, before, MOST_AHEAD)
+        self._known = Known(reply.ahead, now + wake_in, len(reply.ahead) < MOST_AHEAD)
+        self._behind, self._backup_at = turn.behind, now + turn.seconds
+        return turn.seconds
+
+    def due_in(self, seconds: float) -> None:
+        """The reply to a settle: something is due in so many seconds. This replica asks then, unless it is one of the
+        moments for which a replica asks by its rank."""
+        if self._known is None or not self._known.expects(self.replica.clock.steady() + seconds):
+            self.step_in(seconds)
 
     def _doubtful_for(self) -> float:
         """Seconds for which this replica claims nothing: the store's server has restarted and may have lost writes."""

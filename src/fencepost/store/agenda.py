@@ -30,6 +30,9 @@ class Agenda:
         found = self._first(1, None, wanted)
         return self._when[found[0]] if found else None
 
+    def upcoming(self, limit: int, wanted: Wanted) -> list[tuple[datetime, str]]:
+        return [(self._when[id], id) for id in self._first(limit, None, wanted)]
+
     def due(self, now: datetime, limit: int, wanted: Wanted | None = None) -> list[str]:
         """Up to `limit` ids that are due, the earliest first. They stay until set again."""
         return self._first(limit, now, wanted)
@@ -73,6 +76,10 @@ class Turns:
     def soonest(self, wanted: Wanted | None = None) -> datetime | None:
         moments = (agenda.soonest(wanted) for agenda in self._agendas.values())
         return min((moment for moment in moments if moment is not None), default=None)
+
+    def upcoming(self, limit: int, wanted: Wanted) -> list[tuple[datetime, str]]:
+        found = (agenda.upcoming(limit, wanted) for agenda in self._agendas.values())
+        return sorted(each for some in found for each in some)[:limit]
 
     def due(self, now: datetime, limit: int, wanted: Wanted | None = None) -> list[str]:
         found: list[str] = []

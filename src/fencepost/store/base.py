@@ -382,6 +382,18 @@ class Claim:
     """Until when it waited for the run before it to end; None: it did not wait."""
 
 
+MOST_AHEAD = 16
+"""Fires ahead that the reply to a claim lists at the most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upcoming:
+    """Something will be due for a replica: a moment of the ledger, the same for all that ask."""
+
+    at: datetime
+    leader_only: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Claimed:
     claims: tuple[Claim, ...] = ()
@@ -392,6 +404,9 @@ class Claimed:
     steps: int = 0
     closed_now: Mapping[str, int] = field(default_factory=dict)
     """By key of a closed row: how many of its fires this decision closed. Rows grow; each fire is counted once."""
+    ahead: tuple[Upcoming, ...] = field(default=(), compare=False, repr=False)
+    """What will be due for this replica next, one per job, the first at `wake_in`; up to `MOST_AHEAD`. Empty: something
+    is due now, or the store does not say."""
 
 
 @dataclass(frozen=True, slots=True)

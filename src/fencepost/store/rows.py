@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Lease, ReplicaRecord
-from fencepost.store.base import FireQuery, JobPage
+from fencepost.store.base import FireQuery, JobPage, Upcoming
 from fencepost.store.unreadable import Unreadable
 
 MOST_EVENTS = 1_000
@@ -77,6 +77,10 @@ class Jobs(ABC):
     @abstractmethod
     def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
         """When the next of them is to be decided. Without a replica: of any job."""
+
+    def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> Sequence[Upcoming]:
+        """When the next ones are to be decided, one per job. Empty: none, or it would cost too much to say."""
+        return ()
 
     @abstractmethod
     def due_plans(self, until: datetime, limit: int) -> list[str]: ...

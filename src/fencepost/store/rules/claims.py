@@ -17,9 +17,11 @@ from fencepost.model import (
     changed,
 )
 from fencepost.store.base import (
+    MOST_AHEAD,
     Claim,
     Claimed,
     ClaimRequest,
+    Upcoming,
 )
 from fencepost.store.rows import Fast, Rows
 from fencepost.store.rules import limits, outbox
@@ -58,7 +60,8 @@ def claim_fires(rows: Rows, at: Moment, request: ClaimRequest) -> Claimed:
     leads = is_leader(rows, request.replica, request.term)
     due = due_for(rows, at, replica, leads, jobs_to_decide(request.room))
     if not due and not rows.remembers_empty_claims:
-        return Claimed(wake_in=wakes_in(rows, at, replica, leads), steps=replica.steps)
+        wake_in, ahead = looks_ahead(rows, at, replica, leads)
+        return Claimed(wake_in=wake_in, steps=replica.steps, ahead=ahead)
     # A claim is a sign of life: what it hands out is held for a whole TTL from now.
     replica = changed(
         replica,
@@ -105,8 +108,8 @@ def claim_due(
             decide_job(rows, at, replica, stored_job(rows, job_id), room - len(claims), claims, closed)
     if fast_claims:
         rows.put_fast_claims(fast_claims)
-    wake_in = wakes_in(rows, at, replica, leads)
-    return Claimed(tuple(claims), tuple(closed.rows), wake_in, replica.steps, closed.now)
+    wake_in, ahead = looks_ahead(rows, at, replica, leads)
+    return Claimed(tuple(claims), tuple(closed.rows), wake_in, replica.steps, closed.now, ahead)
 
 
 def decide_job(
@@ -244,6 +247,17 @@ def due_for(rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool, limit: 
 def wakes_in(rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool) -> float | None:
     soonest = rows.jobs.soonest(replica, leads)
     return None if soonest is None else max(0.0, (soonest - at.wall).total_seconds())
+
+
+def looks_ahead(
+    rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool
+) -> tuple[float | None, tuple[Upcoming, ...]]:
+    """The same, and what follows; that is left out while something is due."""
+    ahead = rows.jobs.upcoming(replica, leads, MOST_AHEAD)
+    if not ahead:
+        return wakes_in(rows, at, replica, leads), ()
+    seconds = (ahead[0].at - at.wall).total_seconds()
+    return (seconds, tuple(ahead)) if seconds > 0 else (0.0, ())
 
 
 def jobs_to_decide(room: int) -> int:

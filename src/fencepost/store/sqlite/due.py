@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.model import ReplicaRecord
+from fencepost.store.base import Upcoming
 from fencepost.store.codec import micros, moment
 from fencepost.store.reader import RowReader
 from fencepost.store.sql.find import but_aside
@@ -71,6 +72,16 @@ class DueForReplica:
         else:
             row = self._sql.one(f"{query} and {_known(leads)} order by look_at limit 1", *aside, replica.id)
         return moment(row[0]) if row and type(row[0]) is int else None
+
+    def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> list[Upcoming]:
+        if self._is_crowded(self._reader.at.wall):
+            return []
+        but, aside = but_aside(self._sql, self._reader)
+        query = f"select look_at, execute_on from {{jobs}} as jobs where look_at is not null{but} and {_known(leads)}"
+        rows = self._sql.all(f"{query} order by look_at, id limit ?", *aside, replica.id, limit)
+        if not all(type(row[0]) is int for row in rows):
+            return []
+        return [Upcoming(moment(row[0]), row[1] != "any") for row in rows]
 
     def _is_crowded(self, now: datetime) -> bool:
         """Only what is the quicker way depends on it."""
