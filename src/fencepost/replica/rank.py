@@ -1,96 +1,86 @@
-"""Which replica asks first for what will be due: each moment has an order of the live replicas, and all compute it alike.
+"""Which replica asks first for what will be due: each moment has an order of the replicas, and all compute it alike.
 
-The first in that order asks at the moment. Each of the others asks `BACKUP` seconds later than the one before it, unless
-it has claimed meanwhile for another reason: a claim takes everything that is due. So one that died, left or is full
+The first in that order asks at the moment. Each of the others asks `BACKUP` seconds after the one before it, unless it has
+asked meanwhile for another reason: a claim takes everything that is due. So a replica that died, left, is full or cut off
 delays a fire, and never holds it. See docs/decisions/0079-ranked-claims.md.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 
 from fencepost.store.base import Upcoming
 
-BACKUP = 0.15
+BACKUP = 0.2
 """Seconds between the replica that asks for a moment and the next one that does."""
-IN_FLIGHT = 0.01
-"""Seconds in which the claim of a moment's first replica is probably on its way."""
-SAME = 0.005
-"""Seconds by which two estimates of one moment may differ."""
+MOST_AHEAD = 100
+PRIME = 2**61 - 1
+
+
+def moments_to_know(peers: int) -> int:
+    """How many moments a replica must know to be first for one of them, very probably."""
+    return min(MOST_AHEAD, 6 * (peers + 1)) if peers else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What the reply to a claim said of the moments ahead; there is at least one."""
+
+    moments: tuple[Upcoming, ...]
+    is_all: bool
+    """No more was planned."""
+
+    def has(self, moment: datetime | None) -> bool:
+        return any(each.at == moment for each in self.moments)
+
+    def lacks(self, moment: datetime) -> bool:
+        """The moment was planned, or the end of a run made it due, after that reply."""
+        return (self.is_all or moment < self.moments[-1].at) and not self.has(moment)
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """When this replica asks next."""
+    """When this replica asks next, and for which moment."""
 
     seconds: float
-    behind: frozenset[str] = frozenset()
-    """Replicas that should have asked before it. If something is still due then, they did not."""
+    moment: datetime
+    before: frozenset[str] = frozenset()
+    """Replicas that ask for it earlier. If it is still due when this one asks, they did not."""
 
 
-def order(moment: datetime, replicas: Collection[str]) -> list[str]:
-    """A rendezvous hash: where one replica is added or gone, the others keep their order."""
-    name = moment.isoformat()
-    return sorted(replicas, key=lambda replica: blake2b(f"{name} {replica}".encode(), digest_size=8).digest())
-
-
-def next_turn(
-    me: str,
-    others: Collection[str],
-    wake_in: float,
-    ahead: Sequence[Upcoming],
-    known: Known | None,
-    most: int,
-) -> Turn:
-    """`ahead`: what will be due, of which the first is due in `wake_in` seconds; `known`: what was known before this
-    reply; `most`: how many a reply lists at the most."""
-    if not others or not ahead:
-        return Turn(wake_in)
-    fires = Counter(each.at for each in ahead)
-    replicas = {*others, me}
+def next_turn(me: str, peers: Collection[str], wake_in: float, ahead: Ahead, known: Ahead | None) -> Turn:
+    """`wake_in`: seconds until the first moment ahead. `known`: what the reply before this one listed."""
+    first, last = ahead.moments[0].at, ahead.moments[-1].at
+    fires = Counter(each.at for each in ahead.moments)
     best: Turn | None = None
-    for each in dict.fromkeys(ahead):
-        due = wake_in + (each.at - ahead[0].at).total_seconds()
+    for each in ahead.moments:
+        due = wake_in + (each.at - first).total_seconds()
         if best is not None and due >= best.seconds:
             break
-        ranked = order(each.at, replicas)
-        place = ranked.index(me)
-        # As many ask at once as there are fires. What is new and near may be known to this replica alone.
-        is_new = known is not None and known.misses(each.at) and due < BACKUP * len(replicas)
-        last_of_list = len(ahead) >= most and each.at == ahead[-1].at
-        if each.leader_only or is_new or last_of_list or place < fires[each.at]:
-            turn = Turn(due)
-        else:
-            turn = Turn(due + BACKUP * place, frozenset(ranked[:place]))
+        before = ranked_before(me, peers, each.at)
+        # As many ask at once as there are fires. What follows the last one is not known.
+        at_once = each.leader_only or len(before) < fires[each.at] or (each.at == last and not ahead.is_all)
+        # What is new may be known to this replica alone, until the others have asked.
+        is_new = known is not None and known.lacks(each.at) and due < BACKUP * (len(peers) + 1)
+        turn = Turn(due, each.at) if at_once or is_new else Turn(due + BACKUP * len(before), each.at, before)
         if best is None or turn.seconds < best.seconds:
             best = turn
     assert best is not None
     return best
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What the last reply to a claim said of the moments ahead."""
+def ranked_before(me: str, peers: Collection[str], moment: datetime) -> frozenset[str]:
+    """The replicas that ask for this moment before `me`. Where one joins or leaves, the others keep their order."""
+    factor = _number_of(moment.isoformat())
+    mine = factor * _number_of(me) % PRIME
+    return frozenset(each for each in peers if factor * _number_of(each) % PRIME < mine)
 
-    ahead: tuple[Upcoming, ...]
-    first_at: float
-    """When the first is due, on the replica's steady clock."""
-    complete: bool
-    """Nothing was left out at the end."""
 
-    def misses(self, moment: datetime) -> bool:
-        """It was planned, or a run's end made it due, after that reply."""
-        within = self.complete or moment <= self.ahead[-1].at
-        return within and all(each.at != moment for each in self.ahead)
-
-    def expects(self, steady: float) -> bool:
-        """Whether what is due then is one of these, for which a replica asks anyhow."""
-        if not self.ahead:
-            return False
-        passed = timedelta(seconds=steady - self.first_at)
-        first = self.ahead[0].at
-        return any(-SAME <= (passed - (each.at - first)).total_seconds() <= IN_FLIGHT for each in self.ahead)
+@lru_cache(maxsize=4096)
+def _number_of(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=7).digest()) + 1

@@ -137,7 +137,7 @@ class Replica:
         self.heartbeat = Heartbeat(self)
         self.declarer = Declarer(self, jobs, job_file)
         self.planner = Planner(self)
-        self.peers = Peers(self)
+        self.peers = Peers(clock)
         self.worker = Worker(self)
         self.settler = Settler(self)
         self.janitor = Janitor(self)
@@ -179,7 +179,7 @@ class Replica:
 
     @property
     def loops(self) -> list[Service]:
-        return [*self._claimers, self.heartbeat, self.peers, self.settler, self.listener, self.lag_watch]
+        return [*self._claimers, self.heartbeat, self.settler, self.listener, self.lag_watch]
 
     def take_on(self, service: Service) -> None:
         """One more loop, before `begin`: it lives and is woken with those that claim."""
@@ -204,7 +204,7 @@ class Replica:
         for run in self.runs.values():
             run.cancel("drain")
         await self._until(lambda: not self.runs and self.settler.is_empty, self._patience())
-        for service in (self.heartbeat, self.peers, self.settler, self.listener, self.lag_watch):
+        for service in (self.heartbeat, self.settler, self.listener, self.lag_watch):
             service.stop()
         for task in self._tasks:
             task.cancel()

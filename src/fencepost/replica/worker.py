@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from fencepost.replica.election import TRUSTED
-from fencepost.replica.rank import Known, next_turn
+from fencepost.replica.rank import Ahead, Turn, moments_to_know, next_turn
 from fencepost.replica.service import Service
 from fencepost.runs.events import Event
-from fencepost.store.base import MOST_AHEAD, Claimed, ClaimRequest
+from fencepost.store.base import Claimed, ClaimRequest
 
 MOST_AT_ONCE = 500
+IN_FLIGHT = 0.02
+"""Seconds that a claim of another replica may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +30,11 @@ class Worker(Service):
     concluded = 0
     """The last claim number whose reply was dealt with, or which was given up."""
     _open: OpenAttempt | None = None
-    _known: Known | None = None
-    _behind: frozenset[str] = frozenset()
-    """Replicas that should ask before this one does next, which is at `_backup_at`."""
-    _backup_at = 0.0
+    _ahead: Ahead | None = None
+    """What the last reply listed."""
+    _turn: Turn | None = None
+    _turn_at = 0.0
+    """On the steady clock."""
 
     async def step(self) -> float | None:
         replica = self.replica
@@ -50,6 +54,8 @@ class Worker(Service):
         replica.data_loss.note_steps(reply.steps)
         replica.data_loss.note_claims(reply.claims)
         self._take(attempt, reply)
+        self._learn_who_asked(reply)
+        known, self._ahead = self._ahead, None
         self.concluded = attempt.request.number
         if doubtful := self._doubtful_for():
             return doubtful  # it was sent before the restart, so its answer says nothing of what will be due
@@ -62,27 +68,38 @@ class Worker(Service):
                 replica.settings.heartbeat.total_seconds() / (2 if replica.engines else 1) if waits else None
             )
         poll = replica.settings.horizon.total_seconds() / 2
-        return poll if reply.wake_in is None else min(poll, self._turn_after(reply, reply.wake_in))
+        if reply.wake_in is None:
+            return poll
+        return min(poll, self._next_turn(attempt.request, reply, reply.wake_in, known))
 
-    def _turn_after(self, reply: Claimed, wake_in: float) -> float:
-        """Seconds until this replica asks again, by its rank (`rank.py`)."""
-        replica, before, now = self.replica, self._known, self.replica.clock.steady()
-        if self._behind and now >= self._backup_at and reply.claims:
-            replica.peers.distrust(self._behind)
-        self._known = None
-        self._behind = frozenset()
+    def _next_turn(
+        self, request: ClaimRequest, reply: Claimed, wake_in: float, known: Ahead | None
+    ) -> float:
+        """Seconds until this replica asks again: by its rank, if the reply lists what is ahead. `known`: what was
+        listed before."""
         if not reply.ahead:
             return wake_in
-        turn = next_turn(replica.id, replica.peers.others, wake_in, reply.ahead, before, MOST_AHEAD)
-        self._known = Known(reply.ahead, now + wake_in, len(reply.ahead) < MOST_AHEAD)
-        self._behind, self._backup_at = turn.behind, now + turn.seconds
-        return turn.seconds
+        replica = self.replica
+        self._ahead = Ahead(reply.ahead, is_all=len(reply.ahead) < request.ahead)
+        self._turn = next_turn(replica.id, replica.peers.trusted, wake_in, self._ahead, known)
+        self._turn_at = replica.clock.steady() + self._turn.seconds
+        return self._turn.seconds
 
-    def due_in(self, seconds: float) -> None:
-        """The reply to a settle: something is due in so many seconds. This replica asks then, unless it is one of the
-        moments for which a replica asks by its rank."""
-        if self._known is None or not self._known.expects(self.replica.clock.steady() + seconds):
+    def _learn_who_asked(self, reply: Claimed) -> None:
+        """What was still due in this replica's turn was not asked for by those before it."""
+        turn, self._turn = self._turn, None
+        if turn is None or not turn.before or self.replica.clock.steady() < self._turn_at:
+            return
+        if any(claim.fire.due_at <= turn.moment for claim in reply.claims):
+            self.replica.peers.distrust(turn.before)
+
+    def due_in(self, seconds: float, moment: datetime | None) -> None:
+        """The reply to a settle names what is due next. If the last claim listed it, this replica asks by its rank. If it
+        is due already, another replica is probably asking for it; or this settle has let it go, and none is."""
+        if self._ahead is None or not self._ahead.has(moment):
             self.step_in(seconds)
+        elif not seconds:
+            self.step_in(IN_FLIGHT)
 
     def _doubtful_for(self) -> float:
         """Seconds for which this replica claims nothing: the store's server has restarted and may have lost writes."""
@@ -108,7 +125,8 @@ class Worker(Service):
         # Without free slots the leader still asks, for none: late fires must be decided by some replica.
         self.last_number += 1
         seen = replica.data_loss.seen
-        request = ClaimRequest(replica.id, self.last_number, room, term, seen.incarnation, seen.server)
+        ahead = moments_to_know(len(replica.peers.trusted))
+        request = ClaimRequest(replica.id, self.last_number, room, term, seen.incarnation, seen.server, ahead)
         return OpenAttempt(request, replica.clock.steady())
 
     def _take(self, attempt: OpenAttempt, reply: Claimed) -> None:

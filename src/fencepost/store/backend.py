@@ -131,7 +131,7 @@ class Find(ABC):
     def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None: ...
 
     def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> Sequence[Upcoming]:
-        """Empty: none, or it would cost too much to say."""
+        """What is to be decided next, one per job, in order. Empty: nothing, or it would cost too much to say."""
         return ()
 
     @abstractmethod

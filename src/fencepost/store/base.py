@@ -120,6 +120,9 @@ class HeartbeatReply:
     leader: Lease
     held: tuple[Held, ...] = ()
     steps: int = 0
+    peers: tuple[str, ...] = ()
+    """The other replicas that claim the same fires as this one: they know the same tasks in the same pools, have claimed
+    before, do not drain, and are not overdue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,6 +373,8 @@ class ClaimRequest:
     incarnation: int = 0
     """Of the store, as the caller knows it. If it is another one the caller must wait first."""
     server: str = ""
+    ahead: int = 0
+    """How many of the next moments the reply shall list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,13 +387,9 @@ class Claim:
     """Until when it waited for the run before it to end; None: it did not wait."""
 
 
-MOST_AHEAD = 16
-"""Fires ahead that the reply to a claim lists at the most."""
-
-
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """Something will be due for a replica: a moment of the ledger, the same for all that ask."""
+    """A job will be due for a replica at this moment of the ledger, which is the same for all that ask."""
 
     at: datetime
     leader_only: bool = False
@@ -404,9 +405,9 @@ class Claimed:
     steps: int = 0
     closed_now: Mapping[str, int] = field(default_factory=dict)
     """By key of a closed row: how many of its fires this decision closed. Rows grow; each fire is counted once."""
-    ahead: tuple[Upcoming, ...] = field(default=(), compare=False, repr=False)
-    """What will be due for this replica next, one per job, the first at `wake_in`; up to `MOST_AHEAD`. Empty: something
-    is due now, or the store does not say."""
+    ahead: tuple[Upcoming, ...] = ()
+    """What will be due for this replica next, one per job, the first in `wake_in` seconds. Fewer than were asked for: no
+    more is planned. None at all: something is due now, or the store does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -523,6 +524,8 @@ class Updated:
     """Seconds until something will be due for this replica; an update may have moved that. 0: now. None: nothing is
     planned, or the replica claims no more."""
     steps: int = 0
+    next_at: datetime | None = None
+    """That moment, as `Claimed.ahead` lists it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,12 @@ ORPHANED_AFTER = timedelta(hours=1)
 """A job whose task no live replica has known for so long is kept and shown, but not planned."""
 
 
+def jobs_walked(limit: int) -> int:
+    """Jobs that are looked at, at the most, to find what is ahead of one replica: there may be many that it cannot
+    run."""
+    return 4 * limit + 20
+
+
 @dataclass(frozen=True)
 class TargetRecord:
     """A task that jobs refer to, and whether a replica knows it."""
@@ -79,7 +85,7 @@ class Jobs(ABC):
         """When the next of them is to be decided. Without a replica: of any job."""
 
     def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> Sequence[Upcoming]:
-        """When the next ones are to be decided, one per job. Empty: none, or it would cost too much to say."""
+        """What is to be decided next, one per job, in order. Empty: nothing, or it would cost too much to say."""
         return ()
 
     @abstractmethod

@@ -17,7 +17,6 @@ from fencepost.model import (
     changed,
 )
 from fencepost.store.base import (
-    MOST_AHEAD,
     Claim,
     Claimed,
     ClaimRequest,
@@ -60,7 +59,7 @@ def claim_fires(rows: Rows, at: Moment, request: ClaimRequest) -> Claimed:
     leads = is_leader(rows, request.replica, request.term)
     due = due_for(rows, at, replica, leads, jobs_to_decide(request.room))
     if not due and not rows.remembers_empty_claims:
-        wake_in, ahead = looks_ahead(rows, at, replica, leads)
+        wake_in, ahead = look_ahead(rows, at, replica, leads, request.ahead)
         return Claimed(wake_in=wake_in, steps=replica.steps, ahead=ahead)
     # A claim is a sign of life: what it hands out is held for a whole TTL from now.
     replica = changed(
@@ -71,7 +70,7 @@ def claim_fires(rows: Rows, at: Moment, request: ClaimRequest) -> Claimed:
         expires=at.steady + replica.ttl,
     )
     rows.replicas.put(replica)
-    return claim_due(rows, at, replica, leads, request.room, due)
+    return claim_due(rows, at, replica, leads, request.room, due, request.ahead)
 
 
 @dataclass
@@ -88,8 +87,9 @@ class Closed:
 
 
 def claim_due(
-    rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool, room: int, due: Sequence[str]
+    rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool, room: int, due: Sequence[str], number: int
 ) -> Claimed:
+    """`number`: of the moments ahead that the reply lists."""
     claims: list[Claim] = []
     closed = Closed()
     fast = rows.fast_due(at.wall, due) if room and rows.leader.era.lost_through is None else {}
@@ -108,7 +108,7 @@ def claim_due(
             decide_job(rows, at, replica, stored_job(rows, job_id), room - len(claims), claims, closed)
     if fast_claims:
         rows.put_fast_claims(fast_claims)
-    wake_in, ahead = looks_ahead(rows, at, replica, leads)
+    wake_in, ahead = look_ahead(rows, at, replica, leads, number)
     return Claimed(tuple(claims), tuple(closed.rows), wake_in, replica.steps, closed.now, ahead)
 
 
@@ -244,20 +244,18 @@ def due_for(rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool, limit: 
     return [] if replica.draining else rows.jobs.due(at.wall, replica, leads, limit)
 
 
-def wakes_in(rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool) -> float | None:
-    soonest = rows.jobs.soonest(replica, leads)
-    return None if soonest is None else max(0.0, (soonest - at.wall).total_seconds())
-
-
-def looks_ahead(
-    rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool
+def look_ahead(
+    rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool, number: int
 ) -> tuple[float | None, tuple[Upcoming, ...]]:
-    """The same, and what follows; that is left out while something is due."""
-    ahead = rows.jobs.upcoming(replica, leads, MOST_AHEAD)
-    if not ahead:
-        return wakes_in(rows, at, replica, leads), ()
-    seconds = (ahead[0].at - at.wall).total_seconds()
-    return (seconds, tuple(ahead)) if seconds > 0 else (0.0, ())
+    """Seconds until something is due, and so many of the moments ahead; none while something is due."""
+    ahead = tuple(rows.jobs.upcoming(replica, leads, number)) if number else ()
+    soonest = ahead[0].at if ahead else rows.jobs.soonest(replica, leads)
+    wake_in = wakes_in(at, soonest)
+    return wake_in, ahead if wake_in else ()
+
+
+def wakes_in(at: Moment, soonest: datetime | None) -> float | None:
+    return None if soonest is None else max(0.0, (soonest - at.wall).total_seconds())
 
 
 def jobs_to_decide(room: int) -> int:

@@ -13,6 +13,7 @@ from fencepost.model import ReplicaRecord
 from fencepost.store.base import Upcoming
 from fencepost.store.codec import micros, moment
 from fencepost.store.reader import RowReader
+from fencepost.store.rows import jobs_walked
 from fencepost.store.sql.find import but_aside
 from fencepost.store.sql.statements import Statements
 
@@ -77,11 +78,18 @@ class DueForReplica:
         if self._is_crowded(self._reader.at.wall):
             return []
         but, aside = but_aside(self._sql, self._reader)
-        query = f"select look_at, execute_on from {{jobs}} as jobs where look_at is not null{but} and {_known(leads)}"
-        rows = self._sql.all(f"{query} order by look_at, id limit ?", *aside, replica.id, limit)
-        if not all(type(row[0]) is int for row in rows):
+        walk = jobs_walked(limit)
+        columns = "look_at, id, target, execute_on"
+        first = f"select {columns} from {{jobs}} where look_at is not null{but} order by look_at, id limit ?"
+        query = f"select look_at, execute_on from ({first}) as jobs where {_known(leads)} order by look_at, id limit ?"
+        rows = self._sql.all(query, *aside, walk, replica.id, limit)
+        if len(rows) < limit and self._is_more(walk):
             return []
-        return [Upcoming(moment(row[0]), row[1] != "any") for row in rows]
+        return [Upcoming(moment(at), on != "any") for at, on in rows if type(at) is int]
+
+    def _is_more(self, walk: int) -> bool:
+        more = "select 1 from {jobs} where look_at is not null limit 1 offset ?"
+        return self._sql.one(more, walk) is not None
 
     def _is_crowded(self, now: datetime) -> bool:
         """Only what is the quicker way depends on it."""
