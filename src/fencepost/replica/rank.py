@@ -1,8 +1,8 @@
 """Which replica asks first for what will be due: each moment has an order of the replicas, and all compute it alike.
 
-The first in that order asks at the moment. Each of the others asks `BACKUP` seconds after the one before it, unless it has
-asked meanwhile for another reason: a claim takes everything that is due. So a replica that died, left, is full or cut off
-delays a fire, and never holds it. See docs/decisions/0079-ranked-claims.md.
+The first in that order asks at the moment. Each of the others asks `BACKUP` seconds after the one before it, unless it
+has asked meanwhile for another reason: a claim takes everything that is due. So a replica that died, left, is full or
+cut off delays a fire, and never holds it. See docs/decisions/0079-ranked-claims.md.
 """
 
 from __future__ import annotations

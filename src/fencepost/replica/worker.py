@@ -72,9 +72,7 @@ class Worker(Service):
             return poll
         return min(poll, self._next_turn(attempt.request, reply, reply.wake_in, known))
 
-    def _next_turn(
-        self, request: ClaimRequest, reply: Claimed, wake_in: float, known: Ahead | None
-    ) -> float:
+    def _next_turn(self, request: ClaimRequest, reply: Claimed, wake_in: float, known: Ahead | None) -> float:
         """Seconds until this replica asks again: by its rank, if the reply lists what is ahead. `known`: what was
         listed before."""
         if not reply.ahead:
@@ -94,8 +92,8 @@ class Worker(Service):
             self.replica.peers.distrust(turn.before)
 
     def due_in(self, seconds: float, moment: datetime | None) -> None:
-        """The reply to a settle names what is due next. If the last claim listed it, this replica asks by its rank. If it
-        is due already, another replica is probably asking for it; or this settle has let it go, and none is."""
+        """The reply to a settle names what is due next. If the last claim listed it, this replica asks by its rank. If
+        it is due already, another replica is probably asking for it; or this settle has let it go, and none is."""
         if self._ahead is None or not self._ahead.has(moment):
             self.step_in(seconds)
         elif not seconds:

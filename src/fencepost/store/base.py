@@ -121,8 +121,8 @@ class HeartbeatReply:
     held: tuple[Held, ...] = ()
     steps: int = 0
     peers: tuple[str, ...] = ()
-    """The other replicas that claim the same fires as this one: they know the same tasks in the same pools, have claimed
-    before, do not drain, and are not overdue."""
+    """The other replicas that claim the same fires as this one: they know the same tasks in the same pools, have
+    claimed before, do not drain, and are not overdue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,8 +406,8 @@ class Claimed:
     closed_now: Mapping[str, int] = field(default_factory=dict)
     """By key of a closed row: how many of its fires this decision closed. Rows grow; each fire is counted once."""
     ahead: tuple[Upcoming, ...] = ()
-    """What will be due for this replica next, one per job, the first in `wake_in` seconds. Fewer than were asked for: no
-    more is planned. None at all: something is due now, or the store does not say."""
+    """What will be due for this replica next, one per job, the first in `wake_in` seconds. Fewer than were asked for:
+    no more is planned. None at all: something is due now, or the store does not say."""
 
 
 @dataclass(frozen=True, slots=True)

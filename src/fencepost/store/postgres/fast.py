@@ -64,11 +64,11 @@ class FastClaims:
     """Claims of jobs that cannot be read here, which only showed when they were made."""
 
 
-# What is ahead is asked for beside the function that claims, which replicas of earlier versions call as well. It depends on
-# the function's reply, so it is evaluated after it, and sees what was claimed.
+# What is ahead is asked for beside the function that claims, which replicas of earlier versions call as well. It
+# depends on that function's reply, so it is evaluated after it, and sees what was claimed.
 _CLAIM = """
-select plain, wall, steps, job_ids, dues, tokens, definitions, to_json(closed)::text, candidates, more, soonest, contended,
-    moments, leader_only
+select plain, wall, steps, job_ids, dues, tokens, definitions, to_json(closed)::text, candidates, more, soonest,
+    contended, moments, leader_only
 from {schema}.claim(%s, %s, %s, %s, %s, %s, %s, %s) c left join lateral {schema}.upcoming(
     %s, coalesce((select l.holder = %s and l.term = %s from {schema}.lease l), false), array[]::text[],
     case when c.plain and c.more is null and c.soonest > c.wall then nullif(%s, 0) end) a on true

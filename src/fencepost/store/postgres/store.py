@@ -193,7 +193,9 @@ class PostgresStore(Mirror):
     def _heartbeat(self, db: Connection, request: HeartbeatRequest) -> HeartbeatReply:
         # A lease that cannot be read is written anew by the general path.
         fast_path = self._fast and not self.unreadable.has("lease", "leader")
-        reply = fast.heartbeat(db, request, self._now(), self.unreadable, self._targets) if fast_path else None
+        reply = (
+            fast.heartbeat(db, request, self._now(), self.unreadable, self._targets) if fast_path else None
+        )
         return reply or self._alone(db, presence.heartbeat, request)
 
     async def roster(self) -> Roster:
