@@ -68,7 +68,7 @@ class RedisFind(Find):
         stored = self._stored_decisions(replica.id, leads, limit + len(passed), end)
         read = zip(stored[2::4], stored[1::4], stored[::4], stored[3::4], strict=True)
         found = [
-            (-int(priority), int(decide_at), id, only == 1)
+            (-int(priority), int(decide_at), id, int(only) == 1)
             for priority, decide_at, id, only in read
             if id not in passed
         ]
