@@ -130,9 +130,9 @@ class Find(ABC):
     @abstractmethod
     def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None: ...
 
+    @abstractmethod
     def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> Sequence[Upcoming]:
         """What is to be decided next, one per job, in order. Empty: nothing, or it would cost too much to say."""
-        return ()
 
     @abstractmethod
     def due_plans(self, until: datetime, limit: int) -> list[str]: ...

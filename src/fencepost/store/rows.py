@@ -84,9 +84,9 @@ class Jobs(ABC):
     def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
         """When the next of them is to be decided. Without a replica: of any job."""
 
+    @abstractmethod
     def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> Sequence[Upcoming]:
         """What is to be decided next, one per job, in order. Empty: nothing, or it would cost too much to say."""
-        return ()
 
     @abstractmethod
     def due_plans(self, until: datetime, limit: int) -> list[str]: ...
