@@ -42,7 +42,9 @@ class Absence:
 
     def is_unsure(self) -> bool:
         """Whether what is due now may rightly be late."""
-        return self._begins is not None and UNSURE[0] <= self._simulation.world.now - self._begins <= UNSURE[1]
+        return (
+            self._begins is not None and UNSURE[0] <= self._simulation.world.now - self._begins <= UNSURE[1]
+        )
 
     def is_felt(self) -> bool:
         """Whether replicas may wait for one that does not ask."""

@@ -244,7 +244,9 @@ class ClaimRules:
         await harness.define("job", every(minutes=1), execute_on="leader")
         await harness.plan()
         (fire,) = (await harness.fires("job"))[:1]
-        assert (await harness.ask("a", term=term, ahead=5)).ahead == (Upcoming(fire.due_at, leader_only=True),)
+        assert (await harness.ask("a", term=term, ahead=5)).ahead == (
+            Upcoming(fire.due_at, leader_only=True),
+        )
         assert (await harness.ask("b", ahead=5)).ahead == ()
 
     async def test_only_what_the_replica_knows_is_listed(self, harness: Harness) -> None:
