@@ -12,9 +12,9 @@ from fencepost.replica.rank import (
     BACKUP,
     MOST_AHEAD,
     Ahead,
-    Turn,
+    NextClaim,
     moments_to_know,
-    next_turn,
+    next_claim,
     ranked_before,
 )
 from fencepost.store.base import Upcoming
@@ -36,8 +36,8 @@ def order_of(moment: datetime) -> list[str]:
     return sorted(REPLICAS, key=lambda each: len(ranked_before(each, others(each), moment)))
 
 
-def turn_of(me: str, *seconds: float, is_all: bool = True, known: Ahead | None = None) -> Turn:
-    return next_turn(me, others(me), seconds[0], Ahead(moments(*seconds), is_all), known)
+def turn_of(me: str, *seconds: float, is_all: bool = True, known: Ahead | None = None) -> NextClaim:
+    return next_claim(me, others(me), seconds[0], Ahead(moments(*seconds), is_all), known)
 
 
 def test_all_compute_the_same_order() -> None:
@@ -55,7 +55,7 @@ def test_each_is_first_for_its_share(period: float) -> None:
 
 def test_where_one_leaves_the_others_keep_their_order() -> None:
     for second in range(50):
-        first, *rest = order_of(NOW + timedelta(seconds=second))
+        _, *rest = order_of(NOW + timedelta(seconds=second))
         moment = NOW + timedelta(seconds=second)
         assert ranked_before(rest[0], {rest[1]}, moment) == frozenset()
         assert ranked_before(rest[1], {rest[0]}, moment) == {rest[0]}
@@ -63,7 +63,7 @@ def test_where_one_leaves_the_others_keep_their_order() -> None:
 
 def test_the_others_follow_one_by_one() -> None:
     first, second, third = order_of(NOW + timedelta(seconds=5))
-    assert turn_of(first, 5.0) == Turn(5.0, NOW + timedelta(seconds=5))
+    assert turn_of(first, 5.0) == NextClaim(5.0, NOW + timedelta(seconds=5))
     assert turn_of(second, 5.0).seconds == pytest.approx(5.0 + BACKUP)
     assert turn_of(second, 5.0).before == {first}
     assert turn_of(third, 5.0).seconds == pytest.approx(5.0 + 2 * BACKUP)
@@ -78,7 +78,7 @@ def test_a_replica_asks_for_the_first_moment_that_is_its_own() -> None:
 
 
 def test_who_is_alone_asks_at_the_moment() -> None:
-    assert next_turn("a", (), 5.0, Ahead(moments(5.0, 6.0), True), None).seconds == 5.0
+    assert next_claim("a", (), 5.0, Ahead(moments(5.0, 6.0), True), None).seconds == 5.0
 
 
 def test_as_many_ask_at_once_as_there_are_fires() -> None:
@@ -90,7 +90,7 @@ def test_as_many_ask_at_once_as_there_are_fires() -> None:
 def test_the_leader_asks_at_once_for_what_is_its_own() -> None:
     *_, third = order_of(NOW + timedelta(seconds=5))
     ahead = Ahead((Upcoming(NOW + timedelta(seconds=5), leader_only=True),), is_all=True)
-    assert next_turn(third, others(third), 5.0, ahead, None).seconds == 5.0
+    assert next_claim(third, others(third), 5.0, ahead, None).seconds == 5.0
 
 
 def test_where_the_list_ends_a_replica_asks_for_more() -> None:

@@ -44,7 +44,7 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class NextClaim:
     """When this replica asks next, and for which moment."""
 
     seconds: float
@@ -53,11 +53,13 @@ class Turn:
     """Replicas that ask for it earlier. If it is still due when this one asks, they did not."""
 
 
-def next_turn(me: str, peers: Collection[str], wake_in: float, ahead: Ahead, known: Ahead | None) -> Turn:
+def next_claim(
+    me: str, peers: Collection[str], wake_in: float, ahead: Ahead, known: Ahead | None
+) -> NextClaim:
     """`wake_in`: seconds until the first moment ahead. `known`: what the reply before this one listed."""
     first, last = ahead.moments[0].at, ahead.moments[-1].at
     fires = Counter(each.at for each in ahead.moments)
-    best: Turn | None = None
+    best: NextClaim | None = None
     for each in ahead.moments:
         due = wake_in + (each.at - first).total_seconds()
         if best is not None and due >= best.seconds:
@@ -67,9 +69,11 @@ def next_turn(me: str, peers: Collection[str], wake_in: float, ahead: Ahead, kno
         at_once = each.leader_only or len(before) < fires[each.at] or (each.at == last and not ahead.is_all)
         # What is new may be known to this replica alone, until the others have asked.
         is_new = known is not None and known.lacks(each.at) and due < BACKUP * (len(peers) + 1)
-        turn = Turn(due, each.at) if at_once or is_new else Turn(due + BACKUP * len(before), each.at, before)
-        if best is None or turn.seconds < best.seconds:
-            best = turn
+        if at_once or is_new:
+            before = frozenset()
+        claim = NextClaim(due + BACKUP * len(before), each.at, before)
+        if best is None or claim.seconds < best.seconds:
+            best = claim
     assert best is not None
     return best
 

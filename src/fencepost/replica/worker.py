@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fencepost.replica.election import TRUSTED
-from fencepost.replica.rank import Ahead, Turn, moments_to_know, next_turn
+from fencepost.replica.rank import Ahead, NextClaim, moments_to_know, next_claim
 from fencepost.replica.service import Service
 from fencepost.runs.events import Event
 from fencepost.store.base import Claimed, ClaimRequest
@@ -32,8 +32,8 @@ class Worker(Service):
     _open: OpenAttempt | None = None
     _ahead: Ahead | None = None
     """What the last reply listed."""
-    _turn: Turn | None = None
-    _turn_at = 0.0
+    _next_claim: NextClaim | None = None
+    _next_claim_at = 0.0
     """On the steady clock."""
 
     async def step(self) -> float | None:
@@ -70,26 +70,28 @@ class Worker(Service):
         poll = replica.settings.horizon.total_seconds() / 2
         if reply.wake_in is None:
             return poll
-        return min(poll, self._next_turn(attempt.request, reply, reply.wake_in, known))
+        return min(poll, self._until_next_claim(attempt.request, reply, reply.wake_in, known))
 
-    def _next_turn(self, request: ClaimRequest, reply: Claimed, wake_in: float, known: Ahead | None) -> float:
+    def _until_next_claim(
+        self, request: ClaimRequest, reply: Claimed, wake_in: float, known: Ahead | None
+    ) -> float:
         """Seconds until this replica asks again: by its rank, if the reply lists what is ahead. `known`: what was
         listed before."""
         if not reply.ahead:
             return wake_in
         replica = self.replica
         self._ahead = Ahead(reply.ahead, is_all=len(reply.ahead) < request.ahead)
-        self._turn = next_turn(replica.id, replica.peers.trusted, wake_in, self._ahead, known)
-        self._turn_at = replica.clock.steady() + self._turn.seconds
-        return self._turn.seconds
+        self._next_claim = next_claim(replica.id, replica.peers.trusted, wake_in, self._ahead, known)
+        self._next_claim_at = replica.clock.steady() + self._next_claim.seconds
+        return self._next_claim.seconds
 
     def _learn_who_asked(self, reply: Claimed) -> None:
         """What was still due in this replica's turn was not asked for by those before it."""
-        turn, self._turn = self._turn, None
-        if turn is None or not turn.before or self.replica.clock.steady() < self._turn_at:
+        planned, self._next_claim = self._next_claim, None
+        if planned is None or self.replica.clock.steady() < self._next_claim_at:
             return
-        if any(claim.fire.due_at <= turn.moment for claim in reply.claims):
-            self.replica.peers.distrust(turn.before)
+        if any(claim.fire.due_at <= planned.moment for claim in reply.claims):
+            self.replica.peers.distrust(planned.before)
 
     def due_in(self, seconds: float, moment: datetime | None) -> None:
         """The reply to a settle names what is due next. If the last claim listed it, this replica asks by its rank. If

@@ -46,8 +46,8 @@ REPLICA: tuple[Mutant, ...] = (
         "the_next_in_rank_waits_for_ever",
         "what the first replica in rank does not claim the next one does, a little later",
         RANK,
-        "Turn(due + BACKUP * len(before), each.at, before)",
-        "Turn(float('inf'), each.at, before)",
+        "NextClaim(due + BACKUP * len(before), each.at, before)",
+        "NextClaim(float('inf') if before else due, each.at, before)",
     ),
     mutant(
         "late_replies_are_not_given_back",

@@ -1,5 +1,5 @@
-"""When all is well one follower is cut off from the store for a while. The others, who count on it to ask for its share,
-must start that as well, a little later."""
+"""When all is well one follower is cut off from the store for a while. The others, who count on it to ask for its
+share, must start that as well, a little later."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from fencepost.store.base import Claimed, ClaimRequest, Update, Updated
 from fencepost.store.postgres.connection import Connection
 from fencepost.store.postgres.schema import meta, set_meta
 from fencepost.store.rows import Rows
-from fencepost.store.rules.claims import claim_due, due_for, jobs_to_decide, look_ahead
+from fencepost.store.rules.claims import claim_due, due_for, jobs_to_decide, next_moments
 from fencepost.store.rules.data_loss import restarted
 from fencepost.store.rules.leadership import is_leader
 from fencepost.store.rules.updates import update_claims
@@ -32,7 +32,7 @@ def without_aside(rows: Rows, at: Moment, request: ClaimRequest, claimed: Claime
     if replica is None:
         return replace(claimed, wake_in=None, ahead=())
     leads = is_leader(rows, request.replica, request.term)
-    wake_in, ahead = look_ahead(rows, at, replica, leads, request.ahead)
+    wake_in, ahead = next_moments(rows, at, replica, leads, request.ahead)
     return replace(claimed, wake_in=wake_in, ahead=ahead)
 
 

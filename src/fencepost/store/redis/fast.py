@@ -299,7 +299,7 @@ class RedisFastPath:
         )
         if not reply[0]:
             return None
-        _, wall, steps, wake_in, rows, left, looks = reply
+        _, wall, steps, wake_in, rows, left, listed = reply
         at = moment(int(wall))
         cold = await self._cold({row[5]: row[1] for row in rows})
         made, closed, returned = dict[int, Claim](), {}, []
@@ -313,7 +313,7 @@ class RedisFastPath:
                 closed[place] = fire_of(id, int(skipped[0]), skipped[1])
         wake = None if wake_in is None else int(wake_in) / 1_000_000
         ahead = tuple(
-            Upcoming(moment(int(at)), only == 1) for at, only in zip(looks[::2], looks[1::2], strict=True)
+            Upcoming(moment(int(at)), only == 1) for at, only in zip(listed[::2], listed[1::2], strict=True)
         )
         return Claims(made, closed, dict(left), wake, steps, ahead, tuple(returned))
 

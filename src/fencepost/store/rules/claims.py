@@ -59,7 +59,7 @@ def claim_fires(rows: Rows, at: Moment, request: ClaimRequest) -> Claimed:
     leads = is_leader(rows, request.replica, request.term)
     due = due_for(rows, at, replica, leads, jobs_to_decide(request.room))
     if not due and not rows.remembers_empty_claims:
-        wake_in, ahead = look_ahead(rows, at, replica, leads, request.ahead)
+        wake_in, ahead = next_moments(rows, at, replica, leads, request.ahead)
         return Claimed(wake_in=wake_in, steps=replica.steps, ahead=ahead)
     # A claim is a sign of life: what it hands out is held for a whole TTL from now.
     replica = changed(
@@ -108,7 +108,7 @@ def claim_due(
             decide_job(rows, at, replica, stored_job(rows, job_id), room - len(claims), claims, closed)
     if fast_claims:
         rows.put_fast_claims(fast_claims)
-    wake_in, ahead = look_ahead(rows, at, replica, leads, number)
+    wake_in, ahead = next_moments(rows, at, replica, leads, number)
     return Claimed(tuple(claims), tuple(closed.rows), wake_in, replica.steps, closed.now, ahead)
 
 
@@ -244,7 +244,7 @@ def due_for(rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool, limit: 
     return [] if replica.draining else rows.jobs.due(at.wall, replica, leads, limit)
 
 
-def look_ahead(
+def next_moments(
     rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool, number: int
 ) -> tuple[float | None, tuple[Upcoming, ...]]:
     """Seconds until something is due, and so many of the moments ahead; none while something is due."""
