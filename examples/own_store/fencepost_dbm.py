@@ -17,7 +17,7 @@ from fencepost.clock import Clock, SystemClock, moment_of
 from fencepost.errors import ConfigurationError
 from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord, State
 from fencepost.store.backend import Backend, Changes, Find, Live, Load, Save
-from fencepost.store.base import FireQuery, JobPage
+from fencepost.store.base import FireQuery, JobPage, Upcoming
 from fencepost.store.codec import from_json, moment, ticks, to_json, when
 from fencepost.store.local import Hint
 from fencepost.store.mirror import Mirror, P, Step, T
@@ -148,6 +148,10 @@ class DbmFind(Find):
 
     def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
         return next((moment(at) for at, _ in self._by("decide_at", replica, leads)), None)
+
+    def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> Sequence[Upcoming]:
+        only = {id: row["leader_only"] for id, row in self._rows.every("job")}
+        return [Upcoming(moment(at), only[id]) for at, id in self._by("decide_at", replica, leads)[:limit]]
 
     def due_plans(self, until: datetime, limit: int) -> list[str]:
         return [id for at, id in self._by("plan_at") if moment(at) <= until][:limit]

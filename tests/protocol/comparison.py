@@ -137,6 +137,7 @@ class Comparison:
         self._notices = random.Random(f"notices {seed}")
         """Apart from the others, so that their draws stay what they were."""
         self._late = random.Random(f"{seed}:late")
+        self._ahead = random.Random(f"{seed}:ahead")
         self._remote = random.Random(f"{seed}:remote") if seed % 3 == 2 else None
         """In a third of the seeds: some jobs run on an engine, or in a pool. Drawn apart from the rest."""
 
@@ -544,10 +545,12 @@ class Comparison:
         lease = self._roster.leader if self._roster else Lease()
         term = lease.term - (chance.random() < 0.1) if lease.holder == replica else None
         incarnation = self.model.leader.era.incarnation - (chance.random() < 0.05)
-        reply: Claimed = await self.ask(
-            "claim_fires", ClaimRequest(replica, number, chance.choice([0, 1, 3, 200]), term, incarnation)
-        )
+        request = ClaimRequest(replica, number, chance.choice([0, 1, 3, 200]), term, incarnation)
+        reply: Claimed = await self.ask("claim_fires", self._with_ahead(request))
         self.tally["claimed"] += len(reply.claims)
+
+    def _with_ahead(self, request: ClaimRequest) -> ClaimRequest:
+        return replace(request, ahead=self._ahead.choice([0, 1, 2, 18]))
 
     async def _update(self) -> None:
         running = [fire for fire in self._fires.values() if fire.state is State.RUNNING]
@@ -571,9 +574,8 @@ class Comparison:
         await self._pass(round(max(0.0, ahead) + self.chance.uniform(0, 2), 3))
         self._claims[replica] += 1
         incarnation = self.model.leader.era.incarnation
-        claimed: Claimed = await self.ask(
-            "claim_fires", ClaimRequest(replica, self._claims[replica], 20, None, incarnation)
-        )
+        request = ClaimRequest(replica, self._claims[replica], 20, None, incarnation)
+        claimed: Claimed = await self.ask("claim_fires", self._with_ahead(request))
         await self._pass(round(self.chance.uniform(0, 3), 3))
         settles = [Settle(claim.fire.key, claim.fire.token, State.SUCCEEDED) for claim in claimed.claims]
         kept = [settle for settle in settles if self.chance.random() < 0.9]

@@ -189,7 +189,7 @@ def row_of(**fields: Any) -> FireRecord:
         (
             Claimed(),
             None,
-            "reply is None, not Claimed(claims=(), closed=(), wake_in=None, steps=0, closed_now={})",
+            "reply is None, not Claimed(claims=(), closed=(), wake_in=None, steps=0, closed_now={}, ahead=())",
         ),
     ],
 )

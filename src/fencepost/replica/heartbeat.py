@@ -98,6 +98,8 @@ class Heartbeat(Service):
         self._notice_step(reply)
         self._learn_leader(reply, request.campaign, sent)
         trusted_until = sent + TRUSTED * replica.settings.run_ttl.total_seconds()
+        if replica.peers.learn(reply.peers):
+            replica.worker.wake()  # its turns are others now
         replica.runs.reconcile(reply.held, request.number, trusted_until, replica.worker.concluded)
 
     def _notice_step(self, reply: HeartbeatReply) -> None:

@@ -38,6 +38,7 @@ from fencepost.replica.lag import LagWatch
 from fencepost.replica.locks import log_lease
 from fencepost.replica.notifier import Notifier, Subscription
 from fencepost.replica.outage import Outage
+from fencepost.replica.peers import Peers
 from fencepost.replica.planner import Planner
 from fencepost.replica.runs import Runs
 from fencepost.replica.service import Service
@@ -136,6 +137,7 @@ class Replica:
         self.heartbeat = Heartbeat(self)
         self.declarer = Declarer(self, jobs, job_file)
         self.planner = Planner(self)
+        self.peers = Peers(clock)
         self.worker = Worker(self)
         self.settler = Settler(self)
         self.janitor = Janitor(self)

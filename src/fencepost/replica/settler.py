@@ -130,7 +130,7 @@ class Settler(Service):
                 entry.answer(written, accepted)
         replica.progress.set()
         if reply.wake_in is not None:
-            replica.worker.step_in(reply.wake_in)
+            replica.worker.due_in(reply.wake_in, reply.next_at)
 
     def _take_out(self, entry: Entry) -> None:
         if self._outbox and self._outbox[0] is entry:

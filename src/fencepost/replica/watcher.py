@@ -34,7 +34,9 @@ class Watcher(Service):
             return replica.store.assure_every
         elif replica.store.evidence_every is not None and (others := self._others()):
             replica.evidence = await replica.store.evidence(others)
-        if replica.evidence.dead - before.dead or replica.evidence.gone - before.gone:
+        if new := (replica.evidence.dead - before.dead) | (replica.evidence.gone - before.gone):
+            replica.peers.distrust(new)
+            replica.worker.wake()
             replica.heartbeat.wake()
             replica.janitor.wake()
         return replica.store.evidence_every

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from fencepost.replica.election import TRUSTED
+from fencepost.replica.rank import Ahead, NextClaim, moments_to_know, next_claim
 from fencepost.replica.service import Service
 from fencepost.runs.events import Event
 from fencepost.store.base import Claimed, ClaimRequest
 
 MOST_AT_ONCE = 500
+IN_FLIGHT = 0.02
+"""Seconds that a claim of another replica may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,11 @@ class Worker(Service):
     concluded = 0
     """The last claim number whose reply was dealt with, or which was given up."""
     _open: OpenAttempt | None = None
+    _ahead: Ahead | None = None
+    """What the last reply listed."""
+    _next_claim: NextClaim | None = None
+    _next_claim_at = 0.0
+    """On the steady clock."""
 
     async def step(self) -> float | None:
         replica = self.replica
@@ -45,6 +54,8 @@ class Worker(Service):
         replica.data_loss.note_steps(reply.steps)
         replica.data_loss.note_claims(reply.claims)
         self._take(attempt, reply)
+        self._learn_who_asked(reply)
+        known, self._ahead = self._ahead, None
         self.concluded = attempt.request.number
         if doubtful := self._doubtful_for():
             return doubtful  # it was sent before the restart, so its answer says nothing of what will be due
@@ -57,7 +68,38 @@ class Worker(Service):
                 replica.settings.heartbeat.total_seconds() / (2 if replica.engines else 1) if waits else None
             )
         poll = replica.settings.horizon.total_seconds() / 2
-        return poll if reply.wake_in is None else min(poll, reply.wake_in)
+        if reply.wake_in is None:
+            return poll
+        return min(poll, self._until_next_claim(attempt.request, reply, reply.wake_in, known))
+
+    def _until_next_claim(
+        self, request: ClaimRequest, reply: Claimed, wake_in: float, known: Ahead | None
+    ) -> float:
+        """Seconds until this replica asks again: by its rank, if the reply lists what is ahead. `known`: what was
+        listed before."""
+        if not reply.ahead:
+            return wake_in
+        replica = self.replica
+        self._ahead = Ahead(reply.ahead, is_all=len(reply.ahead) < request.ahead)
+        self._next_claim = next_claim(replica.id, replica.peers.trusted, wake_in, self._ahead, known)
+        self._next_claim_at = replica.clock.steady() + self._next_claim.seconds
+        return self._next_claim.seconds
+
+    def _learn_who_asked(self, reply: Claimed) -> None:
+        """What was still due in this replica's turn was not asked for by those before it."""
+        planned, self._next_claim = self._next_claim, None
+        if planned is None or self.replica.clock.steady() < self._next_claim_at:
+            return
+        if any(claim.fire.due_at <= planned.moment for claim in reply.claims):
+            self.replica.peers.distrust(planned.before)
+
+    def due_in(self, seconds: float, moment: datetime | None) -> None:
+        """The reply to a settle names what is due next. If the last claim listed it, this replica asks by its rank. If
+        it is due already, another replica is probably asking for it; or this settle has let it go, and none is."""
+        if self._ahead is None or not self._ahead.has(moment):
+            self.step_in(seconds)
+        elif not seconds:
+            self.step_in(IN_FLIGHT)
 
     def _doubtful_for(self) -> float:
         """Seconds for which this replica claims nothing: the store's server has restarted and may have lost writes."""
@@ -83,7 +125,8 @@ class Worker(Service):
         # Without free slots the leader still asks, for none: late fires must be decided by some replica.
         self.last_number += 1
         seen = replica.data_loss.seen
-        request = ClaimRequest(replica.id, self.last_number, room, term, seen.incarnation, seen.server)
+        ahead = moments_to_know(len(replica.peers.trusted))
+        request = ClaimRequest(replica.id, self.last_number, room, term, seen.incarnation, seen.server, ahead)
         return OpenAttempt(request, replica.clock.steady())
 
     def _take(self, attempt: OpenAttempt, reply: Claimed) -> None:

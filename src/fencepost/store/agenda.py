@@ -30,13 +30,26 @@ class Agenda:
         found = self._first(1, None, wanted)
         return self._when[found[0]] if found else None
 
+    def upcoming(self, limit: int, walk: int, wanted: Wanted) -> list[tuple[datetime, str]] | None:
+        """The first `limit` of those wanted. None: they are not among the first `walk` of all."""
+        found, walked = self._walk(limit, None, wanted, walk)
+        if walked == walk and len(found) < limit:
+            return None
+        return [(self._when[id], id) for id in found]
+
     def due(self, now: datetime, limit: int, wanted: Wanted | None = None) -> list[str]:
         """Up to `limit` ids that are due, the earliest first. They stay until set again."""
         return self._first(limit, now, wanted)
 
     def _first(self, limit: int, now: datetime | None, wanted: Wanted | None) -> list[str]:
+        return self._walk(limit, now, wanted, len(self._when))[0]
+
+    def _walk(
+        self, limit: int, now: datetime | None, wanted: Wanted | None, most: int
+    ) -> tuple[list[str], int]:
+        """What is found among the first `most`, and how many were looked at."""
         heap, found, seen = self._heap, list[str](), dict[str, datetime]()
-        while heap and len(found) < limit and (now is None or heap[0][0] <= now):
+        while heap and len(found) < limit and len(seen) < most and (now is None or heap[0][0] <= now):
             when, id = heapq.heappop(heap)
             # What was set anew is stale here; what was set back to an earlier moment is on the heap twice.
             if self._when.get(id) == when and id not in seen:
@@ -45,7 +58,7 @@ class Agenda:
                     found.append(id)
         for id, when in seen.items():
             heapq.heappush(heap, (when, id))
-        return found
+        return found, len(seen)
 
 
 class Turns:
@@ -73,6 +86,16 @@ class Turns:
     def soonest(self, wanted: Wanted | None = None) -> datetime | None:
         moments = (agenda.soonest(wanted) for agenda in self._agendas.values())
         return min((moment for moment in moments if moment is not None), default=None)
+
+    def upcoming(self, limit: int, walk: int, wanted: Wanted) -> list[tuple[datetime, str]] | None:
+        """The same, whatever their priority."""
+        found: list[tuple[datetime, str]] = []
+        for agenda in self._agendas.values():
+            some = agenda.upcoming(limit, walk, wanted)
+            if some is None:
+                return None
+            found += some
+        return sorted(found)[:limit]
 
     def due(self, now: datetime, limit: int, wanted: Wanted | None = None) -> list[str]:
         found: list[str] = []

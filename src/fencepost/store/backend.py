@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord
-from fencepost.store.base import FireQuery, JobPage
+from fencepost.store.base import FireQuery, JobPage, Upcoming
 from fencepost.store.reader import RowReader
 from fencepost.store.rows import Fast, TargetRecord
 
@@ -129,6 +129,10 @@ class Find(ABC):
 
     @abstractmethod
     def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None: ...
+
+    @abstractmethod
+    def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> Sequence[Upcoming]:
+        """What is to be decided next, one per job, in order. Empty: nothing, or it would cost too much to say."""
 
     @abstractmethod
     def due_plans(self, until: datetime, limit: int) -> list[str]: ...

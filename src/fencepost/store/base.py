@@ -120,6 +120,9 @@ class HeartbeatReply:
     leader: Lease
     held: tuple[Held, ...] = ()
     steps: int = 0
+    peers: tuple[str, ...] = ()
+    """The other replicas that claim the same fires as this one: they know the same tasks in the same pools, have
+    claimed before, do not drain, and are not overdue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,6 +373,8 @@ class ClaimRequest:
     incarnation: int = 0
     """Of the store, as the caller knows it. If it is another one the caller must wait first."""
     server: str = ""
+    ahead: int = 0
+    """How many of the next moments the reply shall list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,6 +388,14 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Upcoming:
+    """A job will be due for a replica at this moment of the ledger, which is the same for all that ask."""
+
+    at: datetime
+    leader_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Claimed:
     claims: tuple[Claim, ...] = ()
     closed: tuple[FireRecord, ...] = ()
@@ -392,6 +405,9 @@ class Claimed:
     steps: int = 0
     closed_now: Mapping[str, int] = field(default_factory=dict)
     """By key of a closed row: how many of its fires this decision closed. Rows grow; each fire is counted once."""
+    ahead: tuple[Upcoming, ...] = ()
+    """What will be due for this replica next, one per job, the first in `wake_in` seconds. Fewer than were asked for:
+    no more is planned. None at all: something is due now, or the store does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -508,6 +524,8 @@ class Updated:
     """Seconds until something will be due for this replica; an update may have moved that. 0: now. None: nothing is
     planned, or the replica claims no more."""
     steps: int = 0
+    next_at: datetime | None = None
+    """That moment, as `Claimed.ahead` lists it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fencepost.model import FireRecord, Gap, JobEvent, JobRecord, Lease, ReplicaRecord
-from fencepost.store.base import FireQuery, JobPage
+from fencepost.store.base import FireQuery, JobPage, Upcoming
 from fencepost.store.unreadable import Unreadable
 
 MOST_EVENTS = 1_000
@@ -23,6 +23,12 @@ MOST_EVENTS = 1_000
 
 ORPHANED_AFTER = timedelta(hours=1)
 """A job whose task no live replica has known for so long is kept and shown, but not planned."""
+
+
+def jobs_walked(limit: int) -> int:
+    """Jobs that are looked at, at the most, to find what is ahead of one replica: there may be many that it cannot
+    run."""
+    return 4 * limit + 20
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,10 @@ class Jobs(ABC):
     @abstractmethod
     def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
         """When the next of them is to be decided. Without a replica: of any job."""
+
+    @abstractmethod
+    def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> Sequence[Upcoming]:
+        """What is to be decided next, one per job, in order. Empty: nothing, or it would cost too much to say."""
 
     @abstractmethod
     def due_plans(self, until: datetime, limit: int) -> list[str]: ...

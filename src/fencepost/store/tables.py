@@ -14,8 +14,8 @@ from typing import Any
 from fencepost.model import FireRecord, JobEvent, JobRecord, ReplicaRecord, State
 from fencepost.model.triggers import from_iso
 from fencepost.store.agenda import Agenda, Turns
-from fencepost.store.base import FireQuery, JobPage
-from fencepost.store.rows import Entries, Fires, Jobs, Replicas, TargetRecord, Targets
+from fencepost.store.base import FireQuery, JobPage, Upcoming
+from fencepost.store.rows import Entries, Fires, Jobs, Replicas, TargetRecord, Targets, jobs_walked
 from fencepost.store.rules.history import needed_events
 from fencepost.store.unreadable import Kind, Unreadable, UnreadableRows, salvaged_presence
 
@@ -187,6 +187,10 @@ class JobTable(Jobs):
 
     def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
         return self.decisions.soonest(self._may_run(replica, leads) if replica else self._is_sound)
+
+    def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> Sequence[Upcoming]:
+        found = self.decisions.upcoming(limit, jobs_walked(limit), self._may_run(replica, leads))
+        return [Upcoming(at, self.rows[id].job.leader_only) for at, id in found or ()]
 
     def _may_run(self, replica: ReplicaRecord, leads: bool) -> Callable[[str], bool]:
         known = _set_of(replica.targets)

@@ -13,7 +13,7 @@ from typing import Any
 from fencepost.clock import Moment
 from fencepost.model import FireRecord, JobEvent, JobRecord, Lease, ReplicaRecord, State
 from fencepost.store.backend import Backend, Changes, JobChange, ReplicaChange
-from fencepost.store.base import FireQuery, JobPage
+from fencepost.store.base import FireQuery, JobPage, Upcoming
 from fencepost.store.rows import Entries, Fast, Fires, Jobs, Replicas, Rows, TargetRecord, Targets
 from fencepost.store.rules.fast_path import covered_from
 from fencepost.store.tables import BrokenRows, FireTable
@@ -194,6 +194,10 @@ class LoadedJobs(Jobs):
     def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
         self._cache.flush()
         return self._find.soonest(replica, leads)
+
+    def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> Sequence[Upcoming]:
+        self._cache.flush()
+        return self._find.upcoming(replica, leads, limit)
 
     def due_plans(self, until: datetime, limit: int) -> list[str]:
         self._cache.flush()

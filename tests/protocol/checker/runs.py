@@ -11,6 +11,8 @@ from tests.protocol.network import Request
 
 STEADY_LATENESS = 0.15
 """L2: a due fire starts within 100 ms, the simulated network's own delays on top."""
+BACKUP = 0.2
+"""The same beyond that, where the replica that should ask for it first is cut off."""
 AT_ONCE = 0.05
 """Seconds within which a body that is told to end does so."""
 
@@ -18,13 +20,16 @@ AT_ONCE = 0.05
 class Runs(Judge):
     def __init__(self, books: Books) -> None:
         super().__init__(books)
-        self.expected: dict[str, float] = {}
-        """Fires with no reason to be late, and when they fall due."""
+        self._expected: dict[str, tuple[float, float]] = {}
+        """Fires with no reason to be late: when they fall due, and start at the latest."""
         self._running: list[Body] = []
         self._first_start: dict[str, float] = {}
         self._forgotten: set[Body] = set()
         """Runs that nobody could tell the store of after it lost data: their token was given to another run."""
         self._told_to_end: dict[Body, float] = {}
+
+    def expect(self, key: str, due: float, one_is_absent: bool) -> None:
+        self._expected[key] = due, due + STEADY_LATENESS + (BACKUP if one_is_absent else 0.0)
 
     def row(self, before: FireRecord | None, after: FireRecord | None) -> None:
         if after is not None and after.state is State.RUNNING:
@@ -80,7 +85,7 @@ class Runs(Judge):
             self.books.violation("P-timeout", f"{body.key} took {took:.3f} s")
 
     def finish(self, until: datetime) -> None:
-        for key, due in self.expected.items():
+        for key, (due, latest) in self._expected.items():
             started = self._first_start.get(key)
-            if started is None or started > due + STEADY_LATENESS:
+            if started is None or started > latest:
                 self.books.violation("L2", f"{key}: due at {due:.3f}, started at {started}")

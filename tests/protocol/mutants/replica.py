@@ -15,6 +15,7 @@ RETRY = "fencepost.model.retry"
 SETTLER = "fencepost.replica.settler"
 DATA_LOSS_DETECTOR = "fencepost.replica.data_loss"
 WORKER = "fencepost.replica.worker"
+RANK = "fencepost.replica.rank"
 
 REPLICA: tuple[Mutant, ...] = (
     mutant(
@@ -40,6 +41,13 @@ REPLICA: tuple[Mutant, ...] = (
         "if replica.draining or replica.clock.steady() >= start_before:",
         "if replica.draining:",
         Edit(RUN, "if self.cause is not None or not self.trusted():", "if self.cause is not None:"),
+    ),
+    mutant(
+        "the_next_in_rank_waits_for_ever",
+        "what the first replica in rank does not claim the next one does, a little later",
+        RANK,
+        "NextClaim(due + BACKUP * len(before), each.at, before)",
+        "NextClaim(float('inf') if before else due, each.at, before)",
     ),
     mutant(
         "late_replies_are_not_given_back",

@@ -22,6 +22,7 @@ from fencepost.store.base import Claim
 from fencepost.testing.world import EPOCH, Process, World
 from tests.protocol.checker import Body, Books, Checker, Step
 from tests.protocol.network import Network, Request, Weather
+from tests.protocol.sim.absence import Absence
 from tests.protocol.sim.apart import with_policies
 from tests.protocol.sim.backfills import Backfills
 from tests.protocol.sim.changes import Changes
@@ -106,6 +107,7 @@ class Simulation:
         self.rows = Rows(self)
         self.changes = Changes(self)
         self.notices = Notices(self)
+        self.absence = Absence(self)
         self.backfills = Backfills(self)
         self._drains: list[Coroutine[Any, Any, None]] = []
         self._digest = hashlib.sha256()
@@ -250,6 +252,7 @@ class Simulation:
 
     def _expect_punctuality(self) -> None:
         """L2: note which fires of the tail have no reason to be late, at the moment they fall due."""
+        self.absence.begin()
         start = self.network.moment().wall
         for job_id in self.jobs():
             for due in self.checker.books.due(job_id, start, start + timedelta(seconds=TAIL - 1)):
@@ -265,6 +268,7 @@ class Simulation:
         decided = any(each is not None and due <= each for each in (record.decided_through, lost_through))
         leads = self.store.leader.holder
         able = [each for each in self.alive() if not record.job.leader_only or each.name == leads]
+        able = [each for each in able if each.name not in self.network.cut_off]
         known = any(record.job.target in member.release.tasks for member in able)
         few = len(self.jobs()) <= 2 * self.mix.slots
         free = few and all(member.replica.runs.room() > 0 for member in self.alive())
@@ -283,10 +287,11 @@ class Simulation:
             or any(each.is_open for each in record.backfills)
             or any(gap.covers(due) for gap in absences)
             or self.checker.books.waits_for_the_clock(job_id, due)
+            or self.absence.is_unsure()
         )
         apart = record.job.engine is not None or record.job.limits
         if known and free and idle and not decided and not held and not apart:
-            self.checker.runs.expected[key] = self.world.now
+            self.checker.runs.expect(key, self.world.now, self.absence.is_felt())
 
     def _check_leader(self) -> None:
         """L1, L3, L4: when all is well exactly one replica leads, and knows."""

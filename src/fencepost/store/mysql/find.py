@@ -10,8 +10,9 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.model import ReplicaRecord, State
-from fencepost.store.base import FireQuery
+from fencepost.store.base import FireQuery, Upcoming
 from fencepost.store.codec import micros, moment
+from fencepost.store.rows import jobs_walked
 from fencepost.store.sql.find import SqlFind
 from fencepost.store.sql.load import SqlLoad
 from fencepost.store.sql.rows import FIRES
@@ -47,7 +48,7 @@ class MysqlFind(SqlFind):
         known, mine = _known(leads)
         values = (replica.id, micros(now), *aside, limit)
         parts = [
-            f"(select priority, look_at, id from {{jobs}} as jobs force index ({index}) {known}"
+            f"(select priority, look_at, id from {{jobs}} as jobs force index ({index}) straight_join {known}"
             f" where {mine} and {column} <= ? and {which}{but} order by {column}, id limit ?)"
             for index, column, which in (("ranked", "ranked_at", "true"), ("look", "look_at", "priority = 0"))
         ]
@@ -58,10 +59,23 @@ class MysqlFind(SqlFind):
     def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
         but, aside = self._but_aside()
         known, mine = _known(leads) if replica else ("", "true")
-        query = f"select look_at from {{jobs}} as jobs force index (look) {known}"
+        join = f"straight_join {known}" if replica else ""
+        query = f"select look_at from {{jobs}} as jobs force index (look) {join}"
         where = f"where {mine} and look_at is not null{but} order by look_at limit 1"
         row = self._sql.one(f"{query} {where}", *([replica.id] if replica else []), *aside)
         return moment(row[0]) if row else None
+
+    def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> Sequence[Upcoming]:
+        but, aside = self._but_aside()
+        known, mine = _known(leads)
+        walk = jobs_walked(limit)
+        ahead = f"force index (look) where look_at is not null{but} order by look_at, id limit ?"
+        first = f"select look_at, id, target, execute_on from {{jobs}} as jobs {ahead}"
+        query = f"select look_at, execute_on, known.target is not null and {mine} from ({first}) as jobs"
+        query += f" left join {known} order by look_at, id"
+        rows = self._sql.all(query, *aside, walk, replica.id)
+        found = [Upcoming(moment(at), on != "any") for at, on, is_known in rows if is_known]
+        return found[:limit] if len(found) >= limit or len(rows) < walk else ()
 
     def _found(self, query: FireQuery) -> Sequence[Any]:
         parts, values = [], list[Any]()
@@ -75,8 +89,9 @@ class MysqlFind(SqlFind):
 
 
 def _known(leads: bool) -> tuple[str, str]:
-    """Jobs whose task a replica knows: a join, which leaves the order of the jobs as it is, and a condition."""
-    known = "straight_join {replica_targets} as known on known.replica = ? and known.target = jobs.target"
+    """Jobs whose task a replica knows: what to join, by a join that leaves the order of the jobs as it is, and a
+    condition."""
+    known = "{replica_targets} as known on known.replica = ? and known.target = jobs.target"
     return known, "true" if leads else "execute_on = 'any'"
 
 

@@ -28,14 +28,15 @@ from fencepost.store.base import (
     Settle,
     Suspect,
     Swept,
+    Upcoming,
     Update,
     Updated,
 )
-from fencepost.store.codec import micros, moment, ticks
+from fencepost.store.codec import micros, moment, ticks, when
 from fencepost.store.postgres.arrays import columns
 from fencepost.store.postgres.connection import Connection
 from fencepost.store.postgres.find import UNKNOWN
-from fencepost.store.postgres.load import PostgresLoad
+from fencepost.store.postgres.load import KnownTargets, PostgresLoad, targets_of
 from fencepost.store.postgres.records import LEASE_COLUMNS, REPLICA_COLUMNS, lease_of, place_of
 from fencepost.store.rows import ORPHANED_AFTER
 from fencepost.store.rules import presence
@@ -63,15 +64,21 @@ class FastClaims:
     """Claims of jobs that cannot be read here, which only showed when they were made."""
 
 
-_CLAIM = (
-    "select plain, wall, steps, job_ids, dues, tokens, definitions, to_json(closed)::text, candidates, more, soonest,"
-    " contended from {schema}.claim(%s, %s, %s, %s, %s, %s, %s, %s)"
-)
+# What is ahead is asked for beside the function that claims, which replicas of earlier versions call as well. It
+# depends on that function's reply, so it is evaluated after it, and sees what was claimed.
+_CLAIM = """
+select plain, wall, steps, job_ids, dues, tokens, definitions, to_json(closed)::text, candidates, more, soonest,
+    contended, moments, leader_only
+from {schema}.claim(%s, %s, %s, %s, %s, %s, %s, %s) c left join lateral {schema}.upcoming(
+    %s, coalesce((select l.holder = %s and l.term = %s from {schema}.lease l), false), array[]::text[],
+    case when c.plain and c.more is null and c.soonest > c.wall then nullif(%s, 0) end) a on true
+"""
 
 
 def claim(db: Connection, request: ClaimRequest, now: Now, unreadable: UnreadableRows) -> FastClaims | None:
     who = request.replica, request.number, request.room, request.term, request.incarnation, request.server
-    is_fast, wall, steps, job_ids, dues, tokens, definitions, closings, *rest = db.call(_CLAIM, *who, *now)
+    asked = *who, *now, request.replica, request.replica, request.term, request.ahead
+    is_fast, wall, steps, job_ids, dues, tokens, definitions, closings, *rest = db.call(_CLAIM, *asked)
     if not is_fast:
         return None
     start = moment(wall)
@@ -93,12 +100,16 @@ def claim(db: Connection, request: ClaimRequest, now: Now, unreadable: Unreadabl
     rows = json.loads(closings or "[]")
     closed = tuple(_closed(closing, start) for closing in rows)
     now_closed = {fire.key: row["place"] for fire, row in zip(closed, rows, strict=True)}
-    candidates, more, soonest, contended = rest
+    candidates, more, soonest, contended, moments, leader_only = rest
     if more and (len(claims) < request.room or not request.room):
         claimed = Claimed(tuple(claims), closed, steps=steps, closed_now=now_closed)
         return FastClaims(claimed, tuple(candidates), tuple(returned))
     wake_in = 0.0 if more else None if soonest is None else max(0.0, (soonest - wall) / 1e6)
-    claimed = Claimed(tuple(claims), closed, CONTENDED if contended else wake_in, steps, now_closed)
+    ahead: tuple[Upcoming, ...] = ()
+    if moments and not contended and moments[0] > wall:
+        ahead = tuple(Upcoming(moment(at), only) for at, only in zip(moments, leader_only, strict=True))
+        wake_in = (moments[0] - wall) / 1e6
+    claimed = Claimed(tuple(claims), closed, CONTENDED if contended else wake_in, steps, now_closed, ahead)
     return FastClaims(claimed, returned=tuple(returned))
 
 
@@ -127,7 +138,7 @@ def together(fast: FastClaims, rest: Claimed) -> Claimed:
     claims = sorted((*fast.claimed.claims, *rest.claims), key=lambda claim: turn(claim.fire))
     closed = sorted((*fast.claimed.closed, *rest.closed), key=turn)
     now = {**fast.claimed.closed_now, **rest.closed_now}
-    return Claimed(tuple(claims), tuple(closed), rest.wake_in, fast.claimed.steps, now)
+    return Claimed(tuple(claims), tuple(closed), rest.wake_in, fast.claimed.steps, now, rest.ahead)
 
 
 # --- updates ----------------------------------------------------------------------------------------------------
@@ -147,8 +158,8 @@ class FastUpdates:
 # When something will be due is read beside the function: what it settles changes nothing for its job.
 _SETTLE = f"""
 select settled, reported, steps, case when (select not r.draining from {{schema}}.replicas r where r.id = %s)
-    then {{schema}}.soonest(%s, (select l.holder from {{schema}}.lease l) = %s, array[]::text[])
-        - coalesce(%s, {{schema}}.wall()) end
+    then {{schema}}.soonest(%s, (select l.holder from {{schema}}.lease l) = %s, array[]::text[]) end,
+    coalesce(%s, {{schema}}.wall())
 from {{schema}}.settle({", ".join(["%s"] * 18)})
 """
 
@@ -183,12 +194,12 @@ def settle(db: Connection, replica: str, updates: Sequence[Update], now: Now) ->
         return FastUpdates(Updated((False,) * len(updates)), tuple(range(len(updates))))
     ended, reporting = columns(ends.values(), "tbbttttt"), columns(reports.values(), "tbtbttbt")
     asked = replica, replica, replica, now[0], replica, *ended, *reporting, now[0]
-    settled, reported, steps, left = db.call(_SETTLE, *asked)
-    wake_in = None if left is None else max(0.0, left / 1e6)
+    settled, reported, steps, soonest, wall = db.call(_SETTLE, *asked)
+    wake_in = None if soonest is None else max(0.0, (soonest - wall) / 1e6)
     accepted = _numbers(ends, settled) | _numbers(reports, reported)
     rest = tuple(n for n in range(len(updates)) if n not in accepted and n not in reports)
     answers = tuple(n in accepted for n in range(len(updates)))
-    return FastUpdates(Updated(answers, wake_in, steps or 0), rest)
+    return FastUpdates(Updated(answers, wake_in, steps or 0, when(soonest)), rest)
 
 
 def _numbers(asked: dict[int, Any], places: Sequence[int] | None) -> set[int]:
@@ -231,12 +242,15 @@ def plan(db: Connection, plans: Sequence[Plan], now: Now) -> list[bool]:
 
 _HEARTBEAT = (
     f"select plain, wall, steps, {', '.join(f'(b.lease).{name}' for name in LEASE_COLUMNS.split(', '))},"
-    f" job_ids, dues, names, tokens, claim_nos, cancels from {{schema}}.beat({', '.join(['%s'] * 14)}) b"
+    f" job_ids, dues, names, tokens, claim_nos, cancels, present.* from {{schema}}.beat({', '.join(['%s'] * 14)}) b,"
+    " (select array_agg(r.id order by r.id), array_agg(r.targets_no order by r.id), array_agg(r.claim_no > 0"
+    " and not r.draining and r.expires > coalesce(%s, {schema}.wall() / 1e6) order by r.id) from {schema}.replicas r)"
+    " present"
 )
 
 
 def heartbeat(
-    db: Connection, request: HeartbeatRequest, now: Now, unreadable: UnreadableRows
+    db: Connection, request: HeartbeatRequest, now: Now, unreadable: UnreadableRows, known: KnownTargets
 ) -> HeartbeatReply | None:
     if request.joining or request.draining or request.targets is not None or request.lingering is not None:
         return None
@@ -257,9 +271,11 @@ def heartbeat(
         seen.term,
         seen.steps,
         *now,
+        now[1],
     )
     if not is_fast:
         return None
+    *rest, ids, numbers, are_able = rest
     lease, (job_ids, *held) = unreadable.read("lease", "leader", lease_of, rest[:-6]), rest[-6:]
     if lease is None:
         return None
@@ -269,7 +285,12 @@ def heartbeat(
             job_ids or (), *(each or () for each in held), strict=True
         )
     ]
-    return HeartbeatReply(moment(wall), True, lease, tuple(claims), steps)
+    targets = targets_of(db, dict(zip(ids, numbers, strict=True)), known)
+    peers = [id for id, able in zip(ids, are_able, strict=True) if able and id != request.replica]
+    mine = targets.get(request.replica)
+    return HeartbeatReply(
+        moment(wall), True, lease, tuple(claims), steps, tuple(id for id in peers if targets[id] == mine)
+    )
 
 
 # Without a lock: one statement sees one state. The lease is in every row; without a replica there is still one.

@@ -8,7 +8,7 @@ from typing import Any
 
 from fencepost.model import FireRecord, JobEvent, ReplicaRecord
 from fencepost.store.backend import Find, JobChange
-from fencepost.store.base import FireQuery, JobPage
+from fencepost.store.base import FireQuery, JobPage, Upcoming
 from fencepost.store.codec import micros, moment
 from fencepost.store.postgres.arrays import Texts
 from fencepost.store.postgres.connection import Connection
@@ -69,6 +69,19 @@ class PostgresFind(Find):
         moments = [change.decide_at for change in others if _may_run(change, replica, leads)]
         stored = moment(row[0]) if row and row[0] is not None else None
         return min((at for at in (*moments, stored) if at is not None), default=None)
+
+    def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> Sequence[Upcoming]:
+        """The same, one per job."""
+        noted, aside = self._save.jobs, set(self._reader.registry.aside)
+        query = "select moments, leader_only from {schema}.upcoming(%s, %s, %s, %s)"
+        stored, only = self._db.one(query, replica.id, leads, Texts([*noted, *aside]), limit)
+        if stored is None:
+            return ()
+        found = list(zip(stored, only, strict=True))
+        for id, change in noted.items():
+            if id not in aside and change.decide_at is not None and _may_run(change, replica, leads):
+                found.append((micros(change.decide_at), change.record.job.leader_only))
+        return [Upcoming(moment(at), is_only) for at, is_only in sorted(found)[:limit]]
 
     def due_plans(self, until: datetime, limit: int) -> list[str]:
         self._save.write()

@@ -256,13 +256,19 @@ def replicas_of(
     known: KnownTargets,
     decode: Callable[[Any, tuple[str, ...]], ReplicaRecord | None],
 ) -> list[ReplicaRecord]:
-    """With what they know. There may be thousands of names, so they are read again only when they have changed."""
-    numbers = {row[0]: row[-1] for row in rows}
+    """With what they know."""
+    targets = targets_of(db, {row[0]: row[-1] for row in rows}, known)
+    replicas = (decode(row, targets[row[0]]) for row in rows)
+    return [replica for replica in replicas if replica is not None]
+
+
+def targets_of(db: Connection, numbers: Mapping[str, int], known: KnownTargets) -> dict[str, tuple[str, ...]]:
+    """What all replicas know, by id. There may be thousands of names, so they are read again only when they have
+    changed, which their number says."""
     for id in [id for id, (number, _) in known.items() if numbers.get(id) != number]:
         del known[id]
     missing = [id for id in numbers if id not in known]
     if missing:
         found = dict(db.all(_TARGETS, Texts(missing)))
         known.update({id: (numbers[id], tuple(found.get(id, ()))) for id in missing})
-    replicas = (decode(row, known[row[0]][1]) for row in rows)
-    return [replica for replica in replicas if replica is not None]
+    return {id: targets for id, (_, targets) in known.items()}

@@ -10,7 +10,7 @@ from fencepost.store.base import Claimed, ClaimRequest, Update, Updated
 from fencepost.store.postgres.connection import Connection
 from fencepost.store.postgres.schema import meta, set_meta
 from fencepost.store.rows import Rows
-from fencepost.store.rules.claims import claim_due, due_for, jobs_to_decide, wakes_in
+from fencepost.store.rules.claims import claim_due, due_for, jobs_to_decide, next_moments
 from fencepost.store.rules.data_loss import restarted
 from fencepost.store.rules.leadership import is_leader
 from fencepost.store.rules.updates import update_claims
@@ -23,13 +23,17 @@ def claim_more(rows: Rows, at: Moment, request: ClaimRequest, claimed: int) -> C
         return Claimed()
     leads, room = is_leader(rows, request.replica, request.term), request.room - claimed
     due = due_for(rows, at, replica, leads, jobs_to_decide(request.room))
-    return claim_due(rows, at, replica, leads, room, due)
+    return claim_due(rows, at, replica, leads, room, due, request.ahead)
 
 
-def wake_in(rows: Rows, at: Moment, request: ClaimRequest) -> float | None:
+def without_aside(rows: Rows, at: Moment, request: ClaimRequest, claimed: Claimed) -> Claimed:
+    """With what is ahead but for the jobs that are set aside: they stay due on the server."""
     replica = rows.replicas.get(request.replica)
+    if replica is None:
+        return replace(claimed, wake_in=None, ahead=())
     leads = is_leader(rows, request.replica, request.term)
-    return wakes_in(rows, at, replica, leads) if replica else None
+    wake_in, ahead = next_moments(rows, at, replica, leads, request.ahead)
+    return replace(claimed, wake_in=wake_in, ahead=ahead)
 
 
 def update_more(

@@ -40,14 +40,17 @@ IN_WORDS = {
 ADDED = {
     "entries": "add the table of notification rules and the outbox",
     "jobs_due": "add the index of what is due by task, and the functions that use it",
+    "upcoming": "add the function that lists what is due next",
 }
-"""Tables and indexes that are added without a new version: older replicas do not mind."""
+"""Tables, indexes and functions that are added without a new version: older replicas do not mind."""
 
 # Constant, because the schema whose name the other locks are made from is not there yet.
 _ALONE = "select pg_advisory_xact_lock(1718972275, 0)"
 
 _EXISTS = """
 select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s
+union all
+select 1 from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname = %s and p.proname = %s
 """
 
 MOST_NAMESPACES = 1000
@@ -110,8 +113,10 @@ def version(connection: Connection) -> int | None:
     return int(meta(connection, "schema") or 0)
 
 
-def _has(connection: Connection, relation: str) -> bool:
-    return connection.one(_EXISTS, connection.names.schema, relation) is not None
+def _has(connection: Connection, name: str) -> bool:
+    """A table, an index or a function."""
+    what = connection.names.schema, name
+    return connection.one(_EXISTS, *what, *what) is not None
 
 
 def meta(connection: Connection, name: str) -> str | None:

@@ -193,7 +193,9 @@ class PostgresStore(Mirror):
     def _heartbeat(self, db: Connection, request: HeartbeatRequest) -> HeartbeatReply:
         # A lease that cannot be read is written anew by the general path.
         fast_path = self._fast and not self.unreadable.has("lease", "leader")
-        reply = fast.heartbeat(db, request, self._now(), self.unreadable) if fast_path else None
+        reply = (
+            fast.heartbeat(db, request, self._now(), self.unreadable, self._targets) if fast_path else None
+        )
         return reply or self._alone(db, presence.heartbeat, request)
 
     async def roster(self) -> Roster:
@@ -251,8 +253,7 @@ class PostgresStore(Mirror):
         """Jobs that are set aside stay due on the server: no replica need ask again at once because of them."""
         if claimed.claims or not self.unreadable.aside:
             return claimed
-        wake_in = self._with_jobs(db, (), rest.wake_in, request)
-        return replace(claimed, wake_in=wake_in)
+        return self._with_jobs(db, (), rest.without_aside, request, claimed)
 
     async def update_claims(self, replica: str, updates: Sequence[Update]) -> Updated:
         return await self._step(self._update_claims, replica, updates)
@@ -270,7 +271,7 @@ class PostgresStore(Mirror):
         accepted = list(done.updated.accepted)
         for number, answer in zip(done.rest, others.accepted, strict=True):
             accepted[number] = answer
-        return Updated(tuple(accepted), others.wake_in, others.steps)
+        return replace(others, accepted=tuple(accepted))
 
     async def add_fire(self, fire: NewFire) -> Added:
         return await self._act(fire.job_id, fires.add_fire, fire)

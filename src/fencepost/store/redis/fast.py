@@ -29,6 +29,7 @@ from fencepost.store.base import (
     Settle,
     Suspect,
     Swept,
+    Upcoming,
     Update,
     Watched,
 )
@@ -75,6 +76,7 @@ class Claims:
     left: dict[int, str]
     wake_in: float | None
     steps: int
+    ahead: tuple[Upcoming, ...] = ()
     returned: tuple[GiveBack, ...] = ()
     """Claims of jobs that cannot be read here, which only showed when they were made."""
 
@@ -86,6 +88,7 @@ class Settlements:
     """Which ones must be decided on the general path."""
     steps: int
     wake_in: float | None
+    next_at: datetime | None
 
 
 class RedisFastPath:
@@ -131,13 +134,13 @@ class RedisFastPath:
         )
         if not reply[0]:
             return None
-        _, wall, steps, lease, runs = reply
+        _, wall, steps, lease, runs, peers = reply
         leader = self._registry.read("lease", "leader", lease_of, lease)
         if leader is None:
             return None
         held = (self._held(runs[n], runs[n + 1]) for n in range(0, len(runs), 2))
         claims = tuple(claim for claim in held if claim is not None)
-        return HeartbeatReply(moment(int(wall)), True, leader, claims, steps)
+        return HeartbeatReply(moment(int(wall)), True, leader, claims, steps, tuple(sorted(peers)))
 
     def _held(self, place: str, row: str) -> Held | None:
         job_id, member = split_place(place)
@@ -291,11 +294,12 @@ class RedisFastPath:
             request.incarnation,
             Era(request.incarnation).first_token,
             request.server,
+            request.ahead,
             *self._registry.aside,
         )
         if not reply[0]:
             return None
-        _, wall, steps, wake_in, rows, left = reply
+        _, wall, steps, wake_in, rows, left, listed = reply
         at = moment(int(wall))
         cold = await self._cold({row[5]: row[1] for row in rows})
         made, closed, returned = dict[int, Claim](), {}, []
@@ -308,7 +312,10 @@ class RedisFastPath:
             if skipped:
                 closed[place] = fire_of(id, int(skipped[0]), skipped[1])
         wake = None if wake_in is None else int(wake_in) / 1_000_000
-        return Claims(made, closed, dict(left), wake, steps, tuple(returned))
+        ahead = tuple(
+            Upcoming(moment(int(at)), only == 1) for at, only in zip(listed[::2], listed[1::2], strict=True)
+        )
+        return Claims(made, closed, dict(left), wake, steps, ahead, tuple(returned))
 
     async def settle(self, now: Now, replica: str, updates: Sequence[Update], has_rules: bool) -> Settlements:
         times = Counter(update.key for update in updates)
@@ -329,12 +336,13 @@ class RedisFastPath:
             ending = ending_of(*outcome) if update.result is None else ending_with(*outcome, update.result)
             half = run_half(member, update.state, update.reason, error_line(update.error))
             words += job_id, member, update.token, ending, half, update.state.value
-        undone, steps, wake_in = await self._run(scripts.SETTLE, now, replica, *words)
+        undone, steps, wake_in, next_at = await self._run(scripts.SETTLE, now, replica, *words)
         left = sorted([*left, *(fast[number] for number in undone)])
         accepted = [True] * len(updates)
         for number in left:
             accepted[number] = False
-        return Settlements(accepted, left, steps, None if wake_in is None else int(wake_in) / 1_000_000)
+        wake = None if wake_in is None else int(wake_in) / 1_000_000
+        return Settlements(accepted, left, steps, wake, when(next_at))
 
     async def _cold(self, wanted: dict[str, str]) -> dict[str, JobRecord]:
         """What rarely changes of these jobs, by digest: asked for only if it has not been seen."""

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from fencepost.model import FireRecord, JobEvent, ReplicaRecord
 from fencepost.store.backend import Find
-from fencepost.store.base import FireQuery, JobPage
+from fencepost.store.base import FireQuery, JobPage, Upcoming
 from fencepost.store.codec import micros, moment
 from fencepost.store.reader import RowReader
 from fencepost.store.redis import pages, scripts
@@ -45,31 +45,39 @@ class RedisFind(Find):
 
     def due(self, now: datetime, replica: ReplicaRecord, leads: bool, limit: int) -> list[str]:
         found = sorted(self._first_decisions(replica, leads, limit, upto=now))
-        return [id for _, _, id in found[:limit]]
+        return [id for _, _, id, _ in found[:limit]]
 
     def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
         if replica is None:
             (soonest,) = self._step.script(scripts.DUE, "", "", "", "")
             return moment(int(soonest)) if soonest else None
-        moments = (decide_at for _, decide_at, _ in self._first_decisions(replica, leads, 1))
+        moments = (decide_at for _, decide_at, *_ in self._first_decisions(replica, leads, 1))
         return moment(first) if (first := min(moments, default=None)) is not None else None
+
+    def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> Sequence[Upcoming]:
+        found = sorted((at, id, only) for _, at, id, only in self._first_decisions(replica, leads, limit))
+        return [Upcoming(moment(at), only) for at, _, only in found[:limit]]
 
     def _first_decisions(
         self, replica: ReplicaRecord, leads: bool, limit: int, upto: datetime | None = None
-    ) -> list[tuple[int, int, str]]:
+    ) -> list[tuple[int, int, str, bool]]:
         """The first of each priority that are stored, with what this step has changed put in their place. Each with
-        its priority, the higher the less, and the moment."""
+        its priority, the higher the less, the moment, and whether it is for the leader only."""
         noted, end = self._noted.jobs, "+inf" if upto is None else micros(upto)
         passed = {*noted, *self._reader.registry.aside}
         stored = self._stored_decisions(replica.id, leads, limit + len(passed), end)
-        read = zip(stored[2::3], stored[1::3], stored[::3], strict=True)
-        found = [(-int(priority), int(decide_at), id) for priority, decide_at, id in read if id not in passed]
+        read = zip(stored[2::4], stored[1::4], stored[::4], stored[3::4], strict=True)
+        found = [
+            (-int(priority), int(decide_at), id, int(only) == 1)
+            for priority, decide_at, id, only in read
+            if id not in passed
+        ]
         found = [each for each in found if upto is None or each[1] <= micros(upto)]
         for id, change in noted.items():
             job, decide_at = change.record.job, change.decide_at
             known = job.lane in replica.targets and (leads or not job.leader_only)
             if known and decide_at is not None and (upto is None or decide_at <= upto):
-                found.append((-job.priority, micros(decide_at), id))
+                found.append((-job.priority, micros(decide_at), id, job.leader_only))
         return found
 
     def _stored_decisions(self, replica: str, leads: bool, limit: int, end: int | str) -> Sequence[str]:

@@ -16,7 +16,7 @@ from fencepost.store.redis.save import RedisSave
 from fencepost.store.redis.step import Step
 from fencepost.store.redis.values import stamp
 from fencepost.store.rules import data_loss
-from fencepost.store.rules.claims import Closed, decide_job, wakes_in
+from fencepost.store.rules.claims import Closed, decide_job, next_moments
 from fencepost.store.rules.leadership import is_leader
 from fencepost.store.rules.ledger import stored_job
 from fencepost.store.rules.updates import update_claims
@@ -64,8 +64,9 @@ def claim_left(
             continue
         found[place] = Decided([], Closed())
         decide_job(rows, at, replica, stored_job(rows, id), left, found[place].claims, found[place].closed)
-    wake_in = wakes_in(rows, at, replica, is_leader(rows, request.replica, request.term))
-    return found, Claimed(wake_in=wake_in, steps=replica.steps)
+    leads = is_leader(rows, request.replica, request.term)
+    wake_in, ahead = next_moments(rows, at, replica, leads, request.ahead)
+    return found, Claimed(wake_in=wake_in, steps=replica.steps, ahead=ahead)
 
 
 def update_left(

@@ -186,13 +186,13 @@ class RedisStore(Mirror):
         if not done.left:
             claims, rows = tuple(done.made.values()), tuple(done.closed.values())
             now = {fire.key: fire.count for fire in rows}
-            return Claimed(claims, rows, done.wake_in, done.steps, now)
+            return Claimed(claims, rows, done.wake_in, done.steps, now, done.ahead)
         decided = {place: Decided([claim], Closed()) for place, claim in done.made.items()}
         for place, fire in done.closed.items():
             decided[place].closed.add(fire, fire.count)
         room = request.room - len(done.made)
         term = "none" if request.term is None else request.term
-        most = len(done.left) + len(self.unreadable.aside) + 1
+        most = len(done.left) + len(self.unreadable.aside) + max(1, request.ahead)
         needs = Needs(list(done.left.values()), request.replica, term, most)
         rest, reply = await self._general(needs, claim_left, request, done.left, room)
         in_order = [each for _, each in sorted({**decided, **rest}.items(), key=lambda item: item[0])]
@@ -212,7 +212,7 @@ class RedisStore(Mirror):
         settled = sum(done.accepted)
         self._count("update", settled, len(done.left))
         if not done.left:
-            return Updated(tuple(done.accepted), done.wake_in, done.steps)
+            return Updated(tuple(done.accepted), done.wake_in, done.steps, done.next_at)
         left = [updates[number] for number in done.left]
         jobs = list(dict.fromkeys(split(update.key)[0] for update in left))
         needs = Needs(jobs, replica, most=len(jobs) + len(self.unreadable.aside) + 1)

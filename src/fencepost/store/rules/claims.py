@@ -20,6 +20,7 @@ from fencepost.store.base import (
     Claim,
     Claimed,
     ClaimRequest,
+    Upcoming,
 )
 from fencepost.store.rows import Fast, Rows
 from fencepost.store.rules import limits, outbox
@@ -58,7 +59,8 @@ def claim_fires(rows: Rows, at: Moment, request: ClaimRequest) -> Claimed:
     leads = is_leader(rows, request.replica, request.term)
     due = due_for(rows, at, replica, leads, jobs_to_decide(request.room))
     if not due and not rows.remembers_empty_claims:
-        return Claimed(wake_in=wakes_in(rows, at, replica, leads), steps=replica.steps)
+        wake_in, ahead = next_moments(rows, at, replica, leads, request.ahead)
+        return Claimed(wake_in=wake_in, steps=replica.steps, ahead=ahead)
     # A claim is a sign of life: what it hands out is held for a whole TTL from now.
     replica = changed(
         replica,
@@ -68,7 +70,7 @@ def claim_fires(rows: Rows, at: Moment, request: ClaimRequest) -> Claimed:
         expires=at.steady + replica.ttl,
     )
     rows.replicas.put(replica)
-    return claim_due(rows, at, replica, leads, request.room, due)
+    return claim_due(rows, at, replica, leads, request.room, due, request.ahead)
 
 
 @dataclass
@@ -85,8 +87,9 @@ class Closed:
 
 
 def claim_due(
-    rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool, room: int, due: Sequence[str]
+    rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool, room: int, due: Sequence[str], number: int
 ) -> Claimed:
+    """`number`: of the moments ahead that the reply lists."""
     claims: list[Claim] = []
     closed = Closed()
     fast = rows.fast_due(at.wall, due) if room and rows.leader.era.lost_through is None else {}
@@ -105,8 +108,8 @@ def claim_due(
             decide_job(rows, at, replica, stored_job(rows, job_id), room - len(claims), claims, closed)
     if fast_claims:
         rows.put_fast_claims(fast_claims)
-    wake_in = wakes_in(rows, at, replica, leads)
-    return Claimed(tuple(claims), tuple(closed.rows), wake_in, replica.steps, closed.now)
+    wake_in, ahead = next_moments(rows, at, replica, leads, number)
+    return Claimed(tuple(claims), tuple(closed.rows), wake_in, replica.steps, closed.now, ahead)
 
 
 def decide_job(
@@ -241,8 +244,17 @@ def due_for(rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool, limit: 
     return [] if replica.draining else rows.jobs.due(at.wall, replica, leads, limit)
 
 
-def wakes_in(rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool) -> float | None:
-    soonest = rows.jobs.soonest(replica, leads)
+def next_moments(
+    rows: Rows, at: Moment, replica: ReplicaRecord, leads: bool, number: int
+) -> tuple[float | None, tuple[Upcoming, ...]]:
+    """Seconds until something is due, and so many of the moments ahead; none while something is due."""
+    ahead = tuple(rows.jobs.upcoming(replica, leads, number)) if number else ()
+    soonest = ahead[0].at if ahead else rows.jobs.soonest(replica, leads)
+    wake_in = wakes_in(at, soonest)
+    return wake_in, ahead if wake_in else ()
+
+
+def wakes_in(at: Moment, soonest: datetime | None) -> float | None:
     return None if soonest is None else max(0.0, (soonest - at.wall).total_seconds())
 
 

@@ -50,7 +50,19 @@ def heartbeat(rows: Rows, at: Moment, request: HeartbeatRequest) -> HeartbeatRep
         Held(fire.key, fire.token, fire.claim_no, fire.cancel_requested)
         for fire in rows.fires.running_of(request.replica)
     )
-    return HeartbeatReply(at.wall, True, rows.leader, held, known.steps)
+    return HeartbeatReply(at.wall, True, rows.leader, held, known.steps, _peers(rows, at, known))
+
+
+def _peers(rows: Rows, at: Moment, replica: ReplicaRecord) -> tuple[str, ...]:
+    return tuple(
+        each.id
+        for each in rows.replicas.every()
+        if each.id != replica.id
+        and each.targets == replica.targets
+        and each.claim_no > 0
+        and not each.draining
+        and each.expires > at.steady
+    )
 
 
 def _newcomer(at: Moment, request: HeartbeatRequest) -> ReplicaRecord:
@@ -99,6 +111,8 @@ def _renew(rows: Rows, at: Moment, known: ReplicaRecord, request: HeartbeatReque
     rows.replicas.put(renewed)
     if targets != known.targets:
         adopt(rows, at, targets)
+    if request.draining and not known.draining:
+        rows.notify = True  # the others shall not wait for it to claim
     if request.draining:
         resign(rows, at, known.id)
     elif request.campaign is not None:

@@ -53,8 +53,8 @@ def update_claims(rows: Rows, at: Moment, replica: str, updates: Sequence[Update
     if rows.may_lose_writes and any(accepted) and rows.leader.era.standing == "settled":
         presence = changed(presence, steps=presence.steps + 1)
         rows.replicas.put(presence)
-    wake_in = None if presence.draining else wakes_in(rows, at, presence, leads)
-    return Updated(accepted, wake_in, presence.steps)
+    next_at = None if presence.draining else rows.jobs.soonest(presence, leads)
+    return Updated(accepted, wakes_in(at, next_at), presence.steps, next_at)
 
 
 def _refuse_to_forget(rows: Rows, at: Moment, updates: Sequence[Update]) -> None:

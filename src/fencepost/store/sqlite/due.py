@@ -10,8 +10,10 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.model import ReplicaRecord
+from fencepost.store.base import Upcoming
 from fencepost.store.codec import micros, moment
 from fencepost.store.reader import RowReader
+from fencepost.store.rows import jobs_walked
 from fencepost.store.sql.find import but_aside
 from fencepost.store.sql.statements import Statements
 
@@ -71,6 +73,23 @@ class DueForReplica:
         else:
             row = self._sql.one(f"{query} and {_known(leads)} order by look_at limit 1", *aside, replica.id)
         return moment(row[0]) if row and type(row[0]) is int else None
+
+    def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> list[Upcoming]:
+        if self._is_crowded(self._reader.at.wall):
+            return []
+        but, aside = but_aside(self._sql, self._reader)
+        walk = jobs_walked(limit)
+        columns = "look_at, id, target, execute_on"
+        first = f"select {columns} from {{jobs}} where look_at is not null{but} order by look_at, id limit ?"
+        query = f"select look_at, execute_on from ({first}) as jobs where {_known(leads)} order by look_at, id limit ?"
+        rows = self._sql.all(query, *aside, walk, replica.id, limit)
+        if len(rows) < limit and self._is_more(walk):
+            return []
+        return [Upcoming(moment(at), on != "any") for at, on in rows if type(at) is int]
+
+    def _is_more(self, walk: int) -> bool:
+        more = "select 1 from {jobs} where look_at is not null limit 1 offset ?"
+        return self._sql.one(more, walk) is not None
 
     def _is_crowded(self, now: datetime) -> bool:
         """Only what is the quicker way depends on it."""

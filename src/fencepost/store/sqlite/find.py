@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.model import ReplicaRecord
-from fencepost.store.base import FireQuery
+from fencepost.store.base import FireQuery, Upcoming
 from fencepost.store.reader import RowReader
 from fencepost.store.sql.find import SqlFind
 from fencepost.store.sql.load import SqlLoad
@@ -26,6 +26,9 @@ class SqliteFind(SqlFind):
 
     def soonest(self, replica: ReplicaRecord | None, leads: bool) -> datetime | None:
         return self._due.soonest(replica, leads)
+
+    def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> Sequence[Upcoming]:
+        return self._due.upcoming(replica, leads, limit)
 
     def _found(self, query: FireQuery) -> Sequence[Any]:
         return self._sql.found("fires", *found(query))

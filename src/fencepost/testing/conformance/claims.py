@@ -23,6 +23,7 @@ from fencepost.store.base import (
     Planned,
     RetryLater,
     Settle,
+    Upcoming,
 )
 from fencepost.testing.conformance.harness import Harness, job_of, steps
 
@@ -204,6 +205,63 @@ class ClaimRules:
             await harness.define(f"job{n}", every(minutes=1))
         await harness.fall_due()
         assert (await harness.ask("a", room=2)).wake_in == 0
+
+    async def test_the_answer_lists_what_is_ahead(self, harness: Harness) -> None:
+        await harness.join("a")
+        await harness.define("first", every(minutes=1))
+        await harness.elapse(5)
+        await harness.define("second", every(minutes=1))
+        await harness.plan()
+        first, second = [(await harness.fires(id))[0].due_at for id in ("first", "second")]
+        reply = await harness.ask("a", ahead=5)
+        assert reply.ahead == (Upcoming(first), Upcoming(second))
+        assert reply.wake_in == pytest.approx((first - await harness.now()).total_seconds(), abs=2)
+        assert (await harness.ask("a", ahead=1)).ahead == (Upcoming(first),)
+        assert (await harness.ask("a")).ahead == ()
+
+    async def test_what_was_claimed_is_listed_with_its_next_fire(self, harness: Harness) -> None:
+        fire = await harness.running()
+        await harness.settle(fire)
+        await harness.join("b")
+        following = fire.due_at + timedelta(minutes=1)
+        assert (await harness.ask("a", ahead=5)).ahead == (Upcoming(following),)
+        await harness.elapse(60)
+        await harness.plan()
+        reply = await harness.ask("b", ahead=5)
+        assert [claim.fire.due_at for claim in reply.claims] == [following]
+        assert reply.ahead == (Upcoming(following + timedelta(minutes=1)),)
+
+    async def test_nothing_is_listed_while_something_is_due(self, harness: Harness) -> None:
+        await harness.join("a")
+        for n in range(3):
+            await harness.define(f"job{n}", every(minutes=1))
+        await harness.fall_due()
+        assert (await harness.ask("a", room=2, ahead=5)).ahead == ()
+
+    async def test_what_only_the_leader_may_run_is_listed_for_the_leader(self, harness: Harness) -> None:
+        term = await harness.elect("a")
+        await harness.join("b")
+        await harness.define("job", every(minutes=1), execute_on="leader")
+        await harness.plan()
+        (fire,) = (await harness.fires("job"))[:1]
+        assert (await harness.ask("a", term=term, ahead=5)).ahead == (
+            Upcoming(fire.due_at, leader_only=True),
+        )
+        assert (await harness.ask("b", ahead=5)).ahead == ()
+
+    async def test_only_what_the_replica_knows_is_listed(self, harness: Harness) -> None:
+        await harness.join("a", "work")
+        await harness.join("b", "other")
+        await harness.define("job", every(minutes=1))
+        await harness.define("other", every(seconds=50), target="other")
+        await harness.plan()
+        (fire,) = (await harness.fires("job"))[:1]
+        assert (await harness.ask("a", ahead=5)).ahead == (Upcoming(fire.due_at),)
+
+    async def test_the_answer_to_a_settle_names_what_is_next(self, harness: Harness) -> None:
+        fire = await harness.running()
+        updated = await harness.store.update_claims("a", [Settle(fire.key, fire.token, State.SUCCEEDED)])
+        assert updated.next_at == fire.due_at + timedelta(minutes=1)
 
     async def test_tokens_grow_with_every_claim_of_a_job(self, harness: Harness) -> None:
         await harness.join("a")

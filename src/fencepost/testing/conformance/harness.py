@@ -171,13 +171,13 @@ class Harness:
         return await self.store.add_fire(NewFire(manual_key(id, name), id, **fields))
 
     async def ask(
-        self, name: str, room: int = 10, term: int | None = None, number: int | None = None
+        self, name: str, room: int = 10, term: int | None = None, number: int | None = None, ahead: int = 0
     ) -> Claimed:
         """A claim attempt: the next one, or the one of this number."""
         if number is None:
             number = self._claims[name] = self._claims.get(name, 0) + 1
         known = self.era.incarnation, self.era.server
-        return await self.store.claim_fires(ClaimRequest(name, number, room, term, *known))
+        return await self.store.claim_fires(ClaimRequest(name, number, room, term, *known, ahead))
 
     async def claims(self, name: str, room: int = 10, term: int | None = None) -> list[FireRecord]:
         return [claim.fire for claim in (await self.ask(name, room, term)).claims]

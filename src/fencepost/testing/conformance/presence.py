@@ -126,6 +126,31 @@ class PresenceRules:
         await harness.settle(fire)
         assert (await harness.heartbeat("a")).held == ()
 
+    async def test_a_heartbeat_names_those_that_claim_the_same(self, harness: Harness) -> None:
+        for name in ("a", "b", "c", "silent"):
+            await harness.join(name)
+        await harness.join("other", "work", "more")
+        await harness.define("job", every(seconds=10), overlap="allow(9)")
+        for name in ("b", "c", "other"):
+            await harness.fall_due(10)
+            assert len(await harness.claims(name)) == 1
+        assert (await harness.heartbeat("a")).peers == ("b", "c")
+        assert (await harness.heartbeat("other")).peers == ()
+        await harness.heartbeat("b", draining=True)
+        assert (await harness.heartbeat("a")).peers == ("c",)
+        await harness.heartbeat("c", targets=("work", "more"))
+        assert (await harness.heartbeat("a")).peers == ()
+        assert (await harness.heartbeat("other")).peers == ("c",)
+
+    async def test_who_is_overdue_is_not_named(self, harness: Harness) -> None:
+        await harness.running(name="b")
+        await harness.join("a")
+        assert (await harness.heartbeat("a")).peers == ("b",)
+        await harness.advance(TTL - 1)
+        assert (await harness.heartbeat("a")).peers == ("b",)
+        await harness.advance(2)
+        assert (await harness.heartbeat("a")).peers == ()
+
     async def test_a_delayed_heartbeat_is_answered_with_what_is_held(self, harness: Harness) -> None:
         fire = await harness.running()
         assert [held.key for held in (await harness.heartbeat("a", number=1)).held] == [fire.key]

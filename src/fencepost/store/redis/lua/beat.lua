@@ -43,4 +43,12 @@ for _, place in ipairs(redis.call('SMEMBERS', p .. ':held:' .. replica)) do
   runs[#runs + 1] = place
   runs[#runs + 1] = redis.call('GET', p .. ':job:' .. place)
 end
-return {1, whole(now), steps, lease, runs}
+local peers, targets = {}, redis.call('HGET', key, 'targets')
+for _, id in ipairs(redis.call('SMEMBERS', p .. ':replicas')) do
+  local other = redis.call('HMGET', p .. ':replica:' .. id, 'targets', 'claim_no', 'draining', 'expires')
+  if id ~= replica and other[1] == targets and (tonumber(other[2] or '') or 0) > 0 and other[3] == '0'
+    and (tonumber(other[4] or '') or 0) > steady then
+    peers[#peers + 1] = id
+  end
+end
+return {1, whole(now), steps, lease, runs, peers}

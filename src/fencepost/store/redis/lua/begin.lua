@@ -18,6 +18,7 @@ if replica ~= '' then
     first[#first + 1] = each.id
     first[#first + 1] = whole(each.look)
     first[#first + 1] = each.priority
+    first[#first + 1] = leader_only(each)
   end
 end
 return {whole(now), seconds(steady), lease, replicas, with_live(p, now, 7), first, leads and 1 or 0}

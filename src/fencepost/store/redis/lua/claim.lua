@@ -3,7 +3,8 @@
 -- is not so plain it says only that it is there, and keeps it for this caller, for a moment: the careful path decides
 -- it, and replicas that come together shall not all decide the same.
 -- ARGV: prefix, now, steady, replica, number, room, most jobs, term (empty: it does not lead), incarnation, the
--- first token of that incarnation, the start of the server that began it, jobs that are set aside by this process
+-- first token of that incarnation, the start of the server that began it, how many of the next looks to list, jobs that
+-- are set aside by this process
 local p, replica, number, room = ARGV[1], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local now, steady = moment(ARGV[2], ARGV[3])
 
@@ -41,8 +42,8 @@ local function skip(id, first, due)
   return {due[4], text}
 end
 
-local aside, set_aside = {}, #ARGV - 11
-for n = 12, #ARGV do aside[ARGV[n]] = true end
+local aside, set_aside = {}, #ARGV - 12
+for n = 13, #ARGV do aside[ARGV[n]] = true end
 -- The first of all that are sound; without a limit, of each priority.
 local function sound_looks(upto, limit)
   local found = looks(p, replica, leads, upto, (limit or 1) + set_aside)
@@ -140,7 +141,13 @@ local steps = tonumber(me[4]) + 1
 redis.call('HSET', p .. ':replica:' .. replica, 'edition', tonumber(me[1]) + 1, 'claim_no', number,
   'renewals', tonumber(me[3]) + 1, 'steps', steps, 'expires', seconds(steady + tonumber(me[5])))
 
-local wake_in
-for _, job in ipairs(sound_looks('+inf')) do wake_in = math.min(wake_in or math.huge, math.max(0, job.look - now)) end
+local wake_in, ahead = nil, {}
+if ARGV[12] ~= '0' then ahead = looks_ahead(p, replica, leads, tonumber(ARGV[12]), aside, set_aside) end
+if ahead[1] then
+  wake_in = math.max(0, tonumber(ahead[1]) - now)
+else
+  for _, job in ipairs(sound_looks('+inf')) do wake_in = math.min(wake_in or math.huge, math.max(0, job.look - now)) end
+end
+if wake_in == 0 then ahead = {} end
 if passed > 0 and claimed == 0 and #others == 0 then wake_in = math.max(wake_in, 20000) end
-return {1, whole(now), steps, wake_in and whole(wake_in) or false, claims, others}
+return {1, whole(now), steps, wake_in and whole(wake_in) or false, claims, others, ahead}

@@ -10,5 +10,6 @@ for _, each in ipairs(looks(p, replica, ARGV[3] == '1', ARGV[4], tonumber(ARGV[5
   found[#found + 1] = each.id
   found[#found + 1] = whole(each.look)
   found[#found + 1] = each.priority
+  found[#found + 1] = leader_only(each)
 end
 return found

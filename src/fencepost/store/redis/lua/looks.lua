@@ -52,7 +52,8 @@ local function kinds_of(priority, leads)
 end
 
 -- The first `limit` jobs of one priority up to `upto` whose target this replica knows, in the order of (look, id).
-local function looks_of(p, replica, kinds, upto, limit)
+-- With `walk`, nothing if more than so many targets must be passed for that.
+local function looks_of(p, replica, kinds, upto, limit, walk)
   local found = {}
   for _, kind in ipairs(kinds) do
     local top, from, chunk = p .. ':look:' .. kind, 0, math.min(200, limit)
@@ -87,6 +88,7 @@ local function looks_of(p, replica, kinds, upto, limit)
       end
       -- A few more, then many: usually one crowd stands in front, of a pool without a replica, and it is one target.
       from, chunk = from + #names, math.min(200, 4 * chunk)
+      if walk and from >= walk then return nil end
     end
   end
   in_order(found)
@@ -107,6 +109,28 @@ local function looks(p, replica, leads, upto, limit)
     end
   end
   return found
+end
+
+local function leader_only(job) return string.sub(job.kind, 1, 6) == 'leader' and 1 or 0 end
+
+-- What this replica looks at next, whatever the priority: the first `limit` of all, but for those set aside. Nothing, if
+-- it knows few of many tasks.
+local function looks_ahead(p, replica, leads, limit, aside, set_aside)
+  local found = {}
+  for _, priority in ipairs(priorities(p)) do
+    local some = looks_of(p, replica, kinds_of(priority, leads), '+inf', limit + set_aside, 4 * limit + 20)
+    if not some then return {} end
+    for _, job in ipairs(some) do
+      if not aside[job.id] then found[#found + 1] = job end
+    end
+  end
+  in_order(found)
+  local ahead = {}
+  for n = 1, math.min(limit, #found) do
+    ahead[2 * n - 1] = whole(found[n].look)
+    ahead[2 * n] = leader_only(found[n])
+  end
+  return ahead
 end
 
 -- The earliest look for this replica.
