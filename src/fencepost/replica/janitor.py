@@ -62,6 +62,8 @@ class Janitor(Service):
         self._observation.forget_others({other.id for other in others})
         # A replica that was declared dead and has joined again counts its renewals from zero.
         marks = {other.id: (other.joined_at, other.renewals) for other in others}
+        if not marks.keys() <= set(self.others):
+            self.replica.watcher.wake()  # evidence against a newcomer may have been reported before it was known
         self._silent = tuple((other, observe(other.id, marks[other.id], now)) for other in others)
         if roster.leader.term > self.replica.leadership.lease.term:
             self.replica.heartbeat.wake()  # to learn who leads: evidence is collected against a known leader only

@@ -187,7 +187,10 @@ class Hint:
                 if self._watch is not None and not self._in_use:
                     self._concerns_us(list(self._watch.changes()))  # a beacon may have ended, too
                 return True
+            was_watched = self.is_watched
             if (watch := self._begin_watching()) is not None:
+                if not was_watched:
+                    return True  # a beacon that ended before this is not reported
                 return self._has_changed() or await self._reported(watch, polls_left * POLL_EVERY)
             await asyncio.sleep(POLL_EVERY)
         return False
