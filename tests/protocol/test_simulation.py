@@ -37,6 +37,10 @@ def test_no_promise_is_broken(first: int) -> None:
     [
         (61, ()),  # a token is given again after a loss that no replica could report
         (153, ()),  # a backfill lies ahead of a clock that was set back
+        (
+            174,
+            ("engine",),
+        ),  # data is lost a second time, after a person asked again for what the first loss had undone
         (232, ()),  # stopped and killed in the same moment
         (502, ()),  # a presence is written anew by a delayed heartbeat
         (516, ()),  # a queued fire is to be replaced, and the planner is behind

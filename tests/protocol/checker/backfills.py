@@ -68,7 +68,7 @@ class Backfills(Judge):
             asked.held = change.kind == "pause backfill"
             asked.cancelled = asked.cancelled or change.kind == "cancel backfill"
             if change.kind == "resume backfill":
-                self.books.asked_again.add(change.name)
+                self.books.ask_again(change.name)
 
     def _begin(self, job_id: str, backfill: object) -> None:
         until = min(backfill.until, self.books.moment().wall)  # type: ignore[attr-defined]

@@ -91,9 +91,14 @@ class Books:
     stepped_back: bool = False
     unwritable: dict[Attempt, bool] = field(default_factory=dict)
     """Attempts whose outcome and reports the store cannot write; True: nor anything else, until all is well."""
-    asked_again: set[str] = field(default_factory=set)
-    """Since the store last lost data: names of backfills that a person has resumed, and how the keys end of fires that
-    one has asked for. What the store forgot of them, and of the fires that follow them, may run again."""
+    losses: int = 0
+    """How often the store has lost data."""
+    asked_again: dict[str, int] = field(default_factory=dict)
+    """Names of backfills that a person has resumed, and how the keys end of fires that one has asked for, and after how
+    many losses. What the store had forgotten by then of them, and of the fires that follow them, may run again; also
+    after a further loss, unless that has undone the asking."""
+    forgotten_in: dict[Attempt, int] = field(default_factory=dict)
+    """By forgotten attempt: the loss."""
     excused: set[Attempt] = field(default_factory=set)
     """Claims ended early although their replica is alive: only a step of the store's clock may do that, or a person
     who says so."""
@@ -101,6 +106,13 @@ class Books:
     def job(self, id: str) -> JobRecord:
         """As it is stored, also where the store cannot read it."""
         return self.state.kept_job(id)
+
+    def ask_again(self, name: str) -> None:
+        self.asked_again[name] = self.losses
+
+    def is_asked_again(self, name: str, attempt: Attempt) -> bool:
+        """Whether a person has asked for it since the store forgot this attempt."""
+        return self.asked_again.get(name, 0) >= self.forgotten_in[attempt]
 
     def may_be_given_again(self, attempt: Attempt) -> bool:
         """Whether a later claim may have the token of this one, or a lower one: the incarnation it was made in is

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from fencepost.model import FireRecord, State
 from fencepost.store.base import Adopt, Alive, Claim, GiveBack, Missing, Report, Start
@@ -106,7 +106,7 @@ class Tokens(Judge):
             if lost and (claim.job.after_crash == "rerun" or attempt in self.books.forgiven):
                 continue
             asked = claim.fire.backfill or ending(claim.fire.job_id, claim.fire.key)
-            if lost and not claim.fire.scheduled and asked in self.books.asked_again:
+            if lost and not claim.fire.scheduled and self.books.is_asked_again(asked, attempt):
                 continue
             self.books.violation(
                 "S1", f"{claim.fire.key} is claimed again, but its run with token {token} may not be"
@@ -114,7 +114,7 @@ class Tokens(Judge):
 
     def _add_fire(self, step: Step) -> None:
         if step.reply.outcome == "added":
-            self.books.asked_again.add(ending(step.args[0].job_id, step.args[0].key))
+            self.books.ask_again(ending(step.args[0].job_id, step.args[0].key))
 
     def _update_claims(self, step: Step) -> None:
         for update, accepted in zip(step.args[1], step.reply.accepted, strict=True):
@@ -187,11 +187,16 @@ class Tokens(Judge):
                 "S7", f"{body.key} started on {body.process} with token {body.token}: not current"
             )
 
-    def restored(self, snapshot: dict[str, object]) -> None:
+    def snapshot(self) -> dict[str, Any]:
+        return {**super().snapshot(), "asked_again": dict(self.books.asked_again)}
+
+    def restored(self, snapshot: dict[str, Any]) -> None:
         """Claims the store has lost stay in the books as forgotten, also those that had ended before; those it has
         again are current."""
         before = self._on_record
-        super().restored(snapshot)
+        kept = dict(snapshot)
+        self.books.asked_again = dict(kept.pop("asked_again"))
+        super().restored(kept)
         self.books.forgotten |= before - self._on_record
         rows = self.books.state.fires.rows
         for key, token in (*self.books.bodies, *self.books.current.items()):
@@ -201,4 +206,6 @@ class Tokens(Judge):
         self.books.current = {row.key: row.token for row in rows.values() if row.state is State.RUNNING}
         self._settled -= set(self.books.current.items())
         self._released -= set(self.books.current.items())
-        self.books.asked_again.clear()
+        self.books.losses += 1
+        for attempt in self.books.forgotten:
+            self.books.forgotten_in.setdefault(attempt, self.books.losses)
