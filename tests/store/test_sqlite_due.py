@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fencepost.model import Job
 from fencepost.model.triggers import at
-from fencepost.store.base import PutJob
+from fencepost.store.base import PutJob, Upcoming
 from fencepost.store.sqlite import SqliteStore, due
 from fencepost.testing.conformance import HandClock, Harness
 
@@ -48,6 +49,51 @@ async def asked(
 
     reply: tuple[list[str], datetime | None, int] = await store._read(ask)
     return reply
+
+
+async def listed(store: SqliteStore, name: str, leads: bool, limit: int) -> list[Upcoming]:
+    def ask(rows: Any, *_: object) -> list[Upcoming]:
+        return list(rows.jobs.upcoming(rows.replicas.get(name), leads, limit))
+
+    found: list[Upcoming] = await store._read(ask)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_what_is_ahead_is_listed_beside_a_crowd_as_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    chance = random.Random(seed)
+    store, harness, clock = await opened(tmp_path)
+    try:
+        await harness.join("a", *TASKS[:3])
+        for number in range(60):
+            when = at(
+                clock.wall() + timedelta(seconds=chance.choice([100, 200, 300, chance.uniform(400, 500)]))
+            )
+            job = Job(
+                f"job{number}",
+                chance.choice(TASKS),
+                when,
+                priority=chance.choice([0, 0, 0, 0, 1, -1]),
+                execute_on=chance.choice(["any", "any", "any", "leader", "gpu"]),
+            )
+            await store.put_jobs([PutJob(job)])
+        await harness.plan(1000)
+        for limit in (1, 2, 5, 18, 60, 100):
+            for leads in (False, True):
+                monkeypatch.setattr(due, "CROWD", 1000)
+                alone = await listed(store, "a", leads, limit)
+                assert alone
+                monkeypatch.setattr(due, "CROWD", -1)
+                assert await listed(store, "a", leads, limit) == alone
+        soon = at(clock.wall() + timedelta(seconds=5))
+        await store.put_jobs([PutJob(Job(f"waits{n}", "one", soon, execute_on="gpu")) for n in range(300)])
+        await harness.fall_due(10.0)
+        monkeypatch.undo()
+        assert await listed(store, "a", True, 18) == alone[:18]
+    finally:
+        await store.close()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -21,6 +21,9 @@ CROWD = 70
 """Jobs due at once that are walked through without a further question."""
 MORE = 10
 """Of a crowd: so many more jobs are looked at than asked for."""
+MOST_AHEAD = 4000
+"""Rows that may be read to list what is ahead beside a crowd."""
+FAR = 2**62
 
 _IS_CROWDED = "select 1 from {jobs} where look_at is not null and look_at <= ? limit 1 offset ?"
 _HEADS = """
@@ -36,6 +39,11 @@ select target, look_at, id from (
 _OF_TASK = """
 select priority, look_at, id from {{jobs}} indexed by {{jobs_due}}
 where target = ? and look_at is not null and priority = 0 and look_at <= ?{mine} order by look_at, id limit ?
+"""
+
+_AHEAD_OF_TASK = _OF_TASK.replace("priority, look_at, id", "look_at, id, execute_on")
+_AHEAD_OF_OTHERS = """
+select look_at, id, execute_on from {{jobs}} as jobs indexed by {{jobs_priority}} where {which} order by look_at, id limit ?
 """
 
 
@@ -76,7 +84,7 @@ class DueForReplica:
 
     def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> list[Upcoming]:
         if self._is_crowded(self._reader.at.wall):
-            return []
+            return self._upcoming_in_a_crowd(replica, leads, limit)
         but, aside = but_aside(self._sql, self._reader)
         walk = jobs_walked(limit)
         columns = "look_at, id, target, execute_on"
@@ -86,6 +94,22 @@ class DueForReplica:
         if len(rows) < limit and self._is_more(walk):
             return []
         return [Upcoming(moment(at), on != "any") for at, on in rows if type(at) is int]
+
+    def _upcoming_in_a_crowd(self, replica: ReplicaRecord, leads: bool, limit: int) -> list[Upcoming]:
+        """The first job of each task, and then what follows in those tasks that come first."""
+        but, aside = but_aside(self._sql, self._reader)
+        mine = f"{'' if leads else _ANY}{but}"
+        heads = self._sql.all(_HEADS.format(mine=mine), *aside, replica.id, FAR, limit)
+        is_due = bool(heads) and heads[0][1] <= micros(self._reader.at.wall)
+        if is_due or len(heads) * limit > MOST_AHEAD:
+            return []
+        upto = heads[-1][1] if len(heads) == limit else FAR
+        found: list[Any] = []
+        for target, *_ in heads:
+            found += self._sql.all(_AHEAD_OF_TASK.format(mine=mine), target, upto, *aside, limit)
+        which = f"priority <> 0 and look_at is not null and {_known(leads)}{but}"
+        found += self._sql.all(_AHEAD_OF_OTHERS.format(which=which), replica.id, *aside, limit)
+        return [Upcoming(moment(at), on != "any") for at, _, on in sorted(found)[:limit] if type(at) is int]
 
     def _is_more(self, walk: int) -> bool:
         more = "select 1 from {jobs} where look_at is not null limit 1 offset ?"
