@@ -62,7 +62,7 @@ async def test_a_pool_without_replicas_costs_the_others_nothing(postgres_url: st
 
 
 async def test_what_is_ahead_is_listed_beside_a_crowd(postgres_url: str) -> None:
-    """So that replicas go on to ask by rank. Of the tasks that come first, in order, also what is not for the others."""
+    """So that replicas go on to ask by rank."""
     async with a_harness(postgres_url) as harness:
         await harness.join("a", "work", "other")
         now = await harness.now()

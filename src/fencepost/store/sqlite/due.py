@@ -43,7 +43,8 @@ where target = ? and look_at is not null and priority = 0 and look_at <= ?{mine}
 
 _AHEAD_OF_TASK = _OF_TASK.replace("priority, look_at, id", "look_at, id, execute_on")
 _AHEAD_OF_OTHERS = """
-select look_at, id, execute_on from {{jobs}} as jobs indexed by {{jobs_priority}} where {which} order by look_at, id limit ?
+select look_at, id, execute_on from {{jobs}} as jobs indexed by {{jobs_priority}} where {which}
+order by look_at, id limit ?
 """
 
 
