@@ -73,15 +73,15 @@ class PostgresFind(Find):
     def upcoming(self, replica: ReplicaRecord, leads: bool, limit: int) -> Sequence[Upcoming]:
         """The same, one per job."""
         noted, aside = self._save.jobs, set(self._reader.registry.aside)
-        query = "select moments, leader_only from {schema}.upcoming(%s, %s, %s, %s)"
-        stored, only = self._db.one(query, replica.id, leads, Texts([*noted, *aside]), limit)
+        query = "select moments, ids, leader_only from {schema}.upcoming(%s, %s, %s, %s)"
+        stored, ids, only = self._db.one(query, replica.id, leads, Texts([*noted, *aside]), limit)
         if stored is None:
             return ()
-        found = list(zip(stored, only, strict=True))
+        found = list(zip(stored, ids, only, strict=True))
         for id, change in noted.items():
             if id not in aside and change.decide_at is not None and _may_run(change, replica, leads):
-                found.append((micros(change.decide_at), change.record.job.leader_only))
-        return [Upcoming(moment(at), is_only) for at, is_only in sorted(found)[:limit]]
+                found.append((micros(change.decide_at), id, change.record.job.leader_only))
+        return [Upcoming(moment(at), is_only) for at, _, is_only in sorted(found)[:limit]]
 
     def due_plans(self, until: datetime, limit: int) -> list[str]:
         self._save.write()

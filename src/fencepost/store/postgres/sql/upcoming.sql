@@ -1,8 +1,9 @@
--- What this replica has to decide next, one per job, but for the jobs in `p_passed`: when, and whether only the leader may.
+-- What this replica has to decide next, one per job, but for the jobs in `p_passed`: when, whether only the leader may, and
+-- the job.
 -- Null without a limit, and if it knows too many tasks to ask for each, beside a crowd of jobs that it cannot run.
 create function {schema}.upcoming(
     p_replica text, p_leads boolean, p_passed text[], p_limit bigint,
-    out moments bigint[], out leader_only boolean[]
+    out moments bigint[], out leader_only boolean[], out ids text[]
 ) language plpgsql set enable_bitmapscan = off as $$
 declare
     walk bigint := 4 * p_limit + 20;
@@ -14,9 +15,10 @@ begin
             where (select true from {schema}.replica_targets k where k.replica = p_replica and k.target = first.target)
             limit 1) then
         select coalesce(array_agg(first.look_at), array[]::bigint[]),
-                coalesce(array_agg(first.leader_only), array[]::boolean[])
-                into moments, leader_only from (
-            select j.look_at, j.leader_only from (
+                coalesce(array_agg(first.leader_only), array[]::boolean[]),
+                coalesce(array_agg(first.id), array[]::text[])
+                into moments, leader_only, ids from (
+            select j.look_at, j.leader_only, j.id from (
                 select j.id, j.look_at, j.leader_only, j.target from {schema}.jobs j
                 where j.look_at is not null and j.id <> all(p_passed)
                 order by j.look_at, j.id limit walk) j
@@ -27,7 +29,7 @@ begin
         perform 1 from {schema}.jobs j where j.look_at is not null order by j.look_at, j.id offset walk limit 1;
         if not found then return; end if;
     end if;
-    select u.moments, u.leader_only into moments, leader_only
+    select u.moments, u.leader_only, u.ids into moments, leader_only, ids
         from {schema}.upcoming_by_task(p_replica, p_leads, p_passed, p_limit) u;
 end $$;
 
@@ -35,7 +37,7 @@ end $$;
 -- how these statements are written.
 create function {schema}.upcoming_by_task(
     p_replica text, p_leads boolean, p_passed text[], p_limit bigint,
-    out moments bigint[], out leader_only boolean[]
+    out moments bigint[], out leader_only boolean[], out ids text[]
 ) language plpgsql set enable_bitmapscan = off as $$
 declare
     tasks text[];
@@ -50,9 +52,11 @@ begin
             order by j.target, j.look_at, j.id limit 1) first
         where k.replica = p_replica order by first.look_at limit p_limit) head;
     if cardinality(tasks) * p_limit > 4000 then return; end if;
-    select coalesce(array_agg(found.look_at), array[]::bigint[]), coalesce(array_agg(found.leader_only), array[]::boolean[])
-            into moments, leader_only from (
-        select first.look_at, first.leader_only from unnest(tasks) as t (target) cross join lateral (
+    select coalesce(array_agg(found.look_at), array[]::bigint[]),
+            coalesce(array_agg(found.leader_only), array[]::boolean[]),
+            coalesce(array_agg(found.id), array[]::text[])
+            into moments, leader_only, ids from (
+        select first.look_at, first.leader_only, first.id from unnest(tasks) as t (target) cross join lateral (
             select j.look_at, j.leader_only, j.id from {schema}.jobs j
             where j.target >= t.target and j.target <= t.target and j.look_at is not null
                 and (upto is null or j.look_at <= upto)
