@@ -24,6 +24,9 @@ BUSY = 0.7
 WAITS = 0.5
 """How often it is a fire that waits to be run again, if there is one. They are rare, and matter most: their job must
 stand still although all else of it can be read."""
+HELD_UP = 0.1
+"""How often a heartbeat is held up on its way. If its replica claims meanwhile, the presence becomes unreadable at once:
+it is written anew by a heartbeat that does not know of that claim."""
 
 
 class Rows:
@@ -32,10 +35,26 @@ class Rows:
         self._chance = random.Random(f"{simulation.seed}:rows")
         some = simulation.focus.has("rows", self._chance.random())
         self._per_second = self._chance.choice(PER_SECOND) if some else 0.0
+        self._held_up: dict[str, float] = {}
+        """Until when the heartbeat of a replica is."""
 
     def begin(self) -> None:
         if self._per_second:
             self._later(self._chance.expovariate(self._per_second), self._break_one)
+
+    def sent(self, replica: str, name: str) -> float:
+        """For how many seconds the request is held up."""
+        if name != "heartbeat" or not self._per_second or self._chance.random() >= HELD_UP:
+            return 0.0
+        held_up = self._chance.uniform(0.2, 1.0)
+        self._held_up[replica] = self._simulation.world.now + held_up
+        return held_up
+
+    def committed(self, replica: str, name: str) -> None:
+        simulation = self._simulation
+        if name == "claim_fires" and self._held_up.get(replica, 0.0) > simulation.world.now:
+            del self._held_up[replica]
+            self._break("replica", simulation.store.replicas.rows.keys() & {replica})
 
     def mend_all(self) -> None:
         for kind, key in list(self._simulation.store.damaged):

@@ -311,10 +311,13 @@ class Simulation:
         member = self.members.get(who)
         if line and not self.calm and member is not None and name in ("claim_fires", "update_claims"):
             self.faults.committed(member)
+            self.rows.committed(who, name)
 
     def _sent(self, process: Process, name: str) -> float:
         member = self.members.get(process.name)
-        return 0.0 if self.calm or member is None else self.faults.sent(member, name)
+        if self.calm or member is None:
+            return 0.0
+        return self.faults.sent(member, name) + self.rows.sent(process.name, name)
 
     def _delivered(self, request: Request) -> None:
         self.checker.delivered(request)
