@@ -25,8 +25,8 @@ WAITS = 0.5
 """How often it is a fire that waits to be run again, if there is one. They are rare, and matter most: their job must
 stand still although all else of it can be read."""
 HELD_UP = 0.1
-"""How often a heartbeat is held up on its way. If its replica claims meanwhile, the presence becomes unreadable at once:
-it is written anew by a heartbeat that does not know of that claim."""
+"""How often a heartbeat is held up on its way. If its replica claims meanwhile, the presence becomes unreadable at
+once: it is written anew by a heartbeat that does not know of that claim."""
 
 
 class Rows:
