@@ -420,10 +420,12 @@ def test_b5_only_a_success_is_remembered_and_by_the_bytes_it_processed(system: S
     assert (again.state, phases(again)["preprocessing"]) == ("succeeded", "done")
 
     sources.switch("register", version=2)
-    with system.service(STOP_SYNC_PACE=0.2):
-        key = system.trigger()
-        system.until(lambda says: says["phase"] == "atlas_download")
-        sources.switch("register", version=3)  # it waits before it begins
+    with system.service():
+        with sources.hold("gtfs"):  # nothing is downloaded before that is probed as well
+            sources.asked.clear()
+            key = system.trigger()
+            eventually(lambda: any(each.path == "/files/register-v2.zip" for each in tuple(sources.asked)))
+            sources.switch("register", version=3)
         assert system.ended(key).state == "succeeded"
     assert phases(system.ran())["preprocessing"] == "reused"
 
