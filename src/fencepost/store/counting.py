@@ -1,6 +1,6 @@
 """Counting and sampling fires in the database: a picture of an hour may be of a hundred thousand of them.
 
-No methods that every store must have. Of a store without them, the fires themselves are read.
+Not every store must do it. Of one that does not, the fires themselves are read.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from fencepost.model import FireRecord, State, changed
 from fencepost.store.codec import moment, when
@@ -78,7 +78,6 @@ def slim_fire(key: str, scheduled: bool, row: Sequence[Any]) -> FireRecord:
     )
 
 
-@runtime_checkable
 class CountsFires(Protocol):
     async def count_fires(self, query: CountQuery) -> list[tuple[datetime, str, int]]:
         """Where a bucket begins, a state, and how many rows there are of it. Without stretches."""
