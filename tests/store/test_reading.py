@@ -92,7 +92,7 @@ async def test_no_writer_waits_while_a_reader_looks_at_what_it_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without WAL a commit needs all readers gone. Before, they stayed until the last row had become an object."""
-    monkeypatch.setattr("fencepost.store.sqlite.store.wal_is_sound", lambda version: False)
+    monkeypatch.setattr("fencepost.store.sqlite.connection.wal_is_sound", lambda version: False)
     path = tmp_path / "jobs.db"
     store = SqliteStore(path)
     await store.open()
