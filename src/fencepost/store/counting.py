@@ -11,8 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from fencepost.model import FireRecord, State, changed
-from fencepost.store.codec import moment, when
+from fencepost.store.codec import micros, moment, when
 
+MICROSECOND = timedelta(microseconds=1)
 MOST_STRETCHES = 2_000
 
 
@@ -76,6 +77,17 @@ def slim_fire(key: str, scheduled: bool, row: Sequence[Any]) -> FireRecord:
         started_at=when(started),
         finished_at=when(finished),
     )
+
+
+def slim_values(query: SlimQuery) -> dict[str, Any]:
+    """A slim query as the named parameters of a statement."""
+    return {
+        "job": query.job_id,
+        "since": micros(query.since),
+        "until": micros(query.until),
+        "limit": query.limit,
+        "width": query.every // MICROSECOND if query.every else 1,
+    }
 
 
 class CountsFires(Protocol):

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from fencepost.model import FireRecord, fire_key, manual_key
 from fencepost.store.codec import micros, moment
-from fencepost.store.counting import MOST_STRETCHES, SLIM, CountQuery, SlimQuery, Stretch, slim_fire
+from fencepost.store.counting import (
+    MICROSECOND,
+    MOST_STRETCHES,
+    SLIM,
+    CountQuery,
+    SlimQuery,
+    Stretch,
+    slim_fire,
+    slim_values,
+)
 from fencepost.store.postgres.connection import Connection
 from fencepost.store.postgres.session import PostgresSession
-
-MICROSECOND = timedelta(microseconds=1)
 
 _TABLES = (
     ("{schema}.final", "state"),
@@ -85,14 +92,7 @@ where hop.due >= %(since)s order by fire.due_at desc
 def _slim_fires(db: Connection, query: SlimQuery) -> list[FireRecord]:
     which = "and state <> 'succeeded'" if query.unsuccessful else ""
     statement = _OF_ONE if query.every is None else _SOME.replace("WHICH", which)
-    values = {
-        "job": query.job_id,
-        "since": micros(query.since),
-        "until": micros(query.until),
-        "limit": query.limit,
-        "width": query.every // MICROSECOND if query.every else 1,
-    }
-    rows = db.cursor(binary=True).execute(db.names.sql(statement), values).fetchall()
+    rows = db.cursor(binary=True).execute(db.names.sql(statement), slim_values(query)).fetchall()
     return [slim_fire(_key(*row[:3]), not row[0], row[1:]) for row in rows]
 
 

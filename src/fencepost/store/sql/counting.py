@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, TypeVar
 
 from fencepost.model import FireRecord
 from fencepost.store.codec import micros, moment
-from fencepost.store.counting import MOST_STRETCHES, CountQuery, SlimQuery, Stretch
+from fencepost.store.counting import MICROSECOND, MOST_STRETCHES, CountQuery, SlimQuery, Stretch
 from fencepost.store.sql.statements import Statements
 from fencepost.store.threads import WorkerThread
 
 T = TypeVar("T")
-MICROSECOND = timedelta(microseconds=1)
 
 
 class SqlCounting(ABC):
