@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fencepost import Event, Scheduler, every
-from fencepost.store.base import Store
+from fencepost.store.base import Notices, Store
 from fencepost.store.urls import store_from_url
 
 SETTLE = 12.0
@@ -78,8 +78,12 @@ def count_calls(store: Store) -> Counter[str]:
 
         return call
 
-    for name in [*Store.__abstractmethods__, "evidence"]:
-        setattr(store, name, counted(name, getattr(store, name)))
+    for owner, names in (
+        (store, (Store.__abstractmethods__ - {"notices"}) | {"evidence"}),
+        (store.notices, Notices.__abstractmethods__),
+    ):
+        for name in names:
+            setattr(owner, name, counted(name, getattr(owner, name)))
     return calls
 
 

@@ -17,7 +17,7 @@ from fencepost import Event, Scheduler
 from fencepost.model import FireRecord
 from fencepost.replica.replica import Identity, Replica
 from fencepost.runs.host import InlineHost
-from fencepost.store.base import FireQuery, Store
+from fencepost.store.base import FireQuery, Notices, Store
 from fencepost.store.waiting import Waiters
 from fencepost.testing.virtual import WorldClock
 from fencepost.testing.world import Process, World
@@ -142,9 +142,9 @@ def unhurried(real: Store, aside: Aside) -> Store:
     """The store in a world whose time stands still while it takes a step."""
     hints = Waiters()
 
-    def method(name: str) -> Callable[..., Any]:
-        async def call(self: Store, *args: Any, **kwargs: Any) -> Any:
-            answer = aside.ask(getattr(real, name)(*args, **kwargs))
+    def method(name: str, of: Store | Notices = real) -> Callable[..., Any]:
+        async def call(self: object, *args: Any, **kwargs: Any) -> Any:
+            answer = aside.ask(getattr(of, name)(*args, **kwargs))
             if name in HINTING:
                 hints.wake()
             return answer
@@ -158,7 +158,9 @@ def unhurried(real: Store, aside: Aside) -> Store:
         return await hints.wait(seconds)
 
     methods: dict[str, Any] = {name: method(name) for name in sorted(Store.__abstractmethods__)}
+    notices = {name: method(name, real.notices) for name in Notices.__abstractmethods__}
     methods |= {"open": nothing, "close": nothing, "wait": wait}
+    methods["notices"] = type("UnhurriedNotices", (Notices,), notices)()
     methods |= {
         name: getattr(real, name)
         for name in ("shared", "remembers_empty_claims", "may_lose_writes", "unreadable")

@@ -61,7 +61,7 @@ def application() -> Application:
 
 
 def outbox(t: VirtualTime, aside: bool = False) -> Outbox:
-    return t.do(t.store.outbox(OutboxQuery(aside=aside)))
+    return t.do(t.store.notices.outbox(OutboxQuery(aside=aside)))
 
 
 @pytest.mark.parametrize("failures", [20, pytest.param(1000, marks=pytest.mark.slow)])

@@ -83,7 +83,7 @@ def joined(replicas: Replicas) -> int:
     """Causes for which there was no room of their own."""
 
     async def ask(store: Store) -> int:
-        found = (await store.outbox(OutboxQuery("hook", after="waits/hook/9", limit=1))).notices
+        found = (await store.notices.outbox(OutboxQuery("hook", after="waits/hook/9", limit=1))).notices
         return found[0].notice.count if found else 0
 
     return replicas.with_store(ask)

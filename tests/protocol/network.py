@@ -14,7 +14,7 @@ from typing import Any
 
 from fencepost.clock import Moment
 from fencepost.errors import StoreUnavailable
-from fencepost.store.base import Evidence, Store
+from fencepost.store.base import Evidence, Notices, Store
 from fencepost.store.state import StoreState
 from fencepost.store.unreadable import RowUnreadable
 from fencepost.testing.world import Process, World
@@ -211,10 +211,14 @@ def remote_store(network: Network, process: Process) -> Store:
     """The store as one process sees it."""
 
     def method(name: str) -> Callable[..., Any]:
-        async def call(self: Store, *args: Any) -> Any:
+        async def call(self: object, *args: Any) -> Any:
             return await network.call(process, name, args)
 
         return call
+
+    notices = type(
+        "RemoteNotices", (Notices,), {name: method(name) for name in Notices.__abstractmethods__}
+    )()
 
     async def nothing(self: Store) -> None:
         return None
@@ -229,7 +233,7 @@ def remote_store(network: Network, process: Process) -> Store:
             return Evidence()
         return Evidence(dead=frozenset(name for name in replicas if network.is_dead(name)))
 
-    methods |= {"open": nothing, "close": nothing, "wait": wait, "evidence": evidence}
+    methods |= {"open": nothing, "close": nothing, "wait": wait, "evidence": evidence, "notices": notices}
     methods["evidence_every"] = network.evidence_every
     remote: Store = type("RemoteStore", (Store,), methods)()
     return remote

@@ -31,7 +31,7 @@ async def a_harness(url: str, fast: bool = True, direct: str | None = None) -> A
     clock = HandClock()
     store = PostgresStore(url, clock=clock, fast=fast)
     await store.open()
-    store._patience = 60.0  # these tests say nothing of how soon a busy server answers
+    store._session.patience = 60.0  # these tests say nothing of how soon a busy server answers
     _admin(direct or url).execute(f"{EMPTY}; insert into fencepost.lease default values".encode())
     yield Harness.with_clock(store, clock)
     await store.close()

@@ -32,8 +32,8 @@ async def rows_read(harness: Harness, step: Callable[[], Awaitable[object]]) -> 
     assert isinstance(store, PostgresStore)
 
     async def so_far() -> int:
-        await store._step(lambda db: db.one("select pg_stat_force_next_flush()"))
-        return int((await store._step(lambda db: db.one(ROWS)))[0])
+        await store._session.ask(lambda db: db.one("select pg_stat_force_next_flush()"))
+        return int((await store._session.ask(lambda db: db.one(ROWS)))[0])
 
     before = await so_far()
     await step()

@@ -105,14 +105,14 @@ async def test_an_old_primary_that_can_only_read_is_left(pair: Pair) -> None:
                 reply = await store.heartbeat(HeartbeatRequest("a", 2, 30.0, 10.0))
             except StoreUnavailable:
                 return False
-            assert store._db is not None
-            return reply.known and store._db.info.port == pair.standby.port
+            assert store._session.db is not None
+            return reply.known and store._session.db.info.port == pair.standby.port
 
         await until(known_to_the_standby)
         assert (await store.roster()).leader.era.incarnation == 1
 
         async def line_followed() -> bool:
-            line = store._line().db
+            line = store._signs.line().db
             return line is not None and line.info.port == pair.standby.port
 
         await until(line_followed)
@@ -127,7 +127,7 @@ async def test_a_failover_behind_a_pooler_is_noticed_although_the_connection_sta
         async with opened(pooler.url) as store:
             await join(store, "a")
             await a_run(store)
-            connection = store._db
+            connection = store._session.db
             assert connection is not None
             await asyncio.to_thread(pair.standby.wait_in_step)
             pair.standby.promote()

@@ -305,7 +305,7 @@ async def main():
     store = PostgresStore(sys.argv[1])
     await store.open()
     await store.heartbeat(HeartbeatRequest("other", 1, 30.0, 10.0, joining=True, targets=()))
-    while not await asyncio.wrap_future(store._line()._ask(lambda db: db.one("select 1 from fencepost.beacons"))):
+    while not await asyncio.wrap_future(store._signs.line()._ask(lambda db: db.one("select 1 from fencepost.beacons"))):
         await asyncio.sleep(0.02)
     if "fork" in sys.argv:
         if os.fork() == 0:
@@ -368,7 +368,7 @@ async def test_a_leader_that_says_it_is_there_is_not_asked_about(
         await join(store, "a")
         await store.wait(0.01)
         asked: list[Sequence[str]] = []
-        line = store._line()
+        line = store._signs.line()
         gone = line.gone
 
         def noted(replicas: Sequence[str]) -> Future[frozenset[str]]:
@@ -406,7 +406,7 @@ async def test_after_a_restart_of_the_server_nobody_counts_as_gone() -> None:
 async def test_hints_are_heard_again_after_the_line_was_cut(postgres_url: str) -> None:
     async with opened(postgres_url) as store, opened(postgres_url) as other:
         await store.wait(0.01)
-        line = store._line().db
+        line = store._signs.line().db
         assert line is not None
         with psycopg.connect(postgres_url, autocommit=True) as admin:
             admin.execute("select pg_terminate_backend(%s, 5000)", (line.info.backend_pid,))
@@ -453,7 +453,7 @@ async def test_a_server_that_does_not_answer_is_unavailable(postgres_url: str) -
         await store.heartbeat(
             HeartbeatRequest("a", 1, 5.0, 1.0, joining=True, targets=())
         )  # a TTL of 5 s: wait for 1 s
-        (pid,) = await store._step(lambda db: db.one("select pg_backend_pid()"))
+        (pid,) = await store._session.ask(lambda db: db.one("select pg_backend_pid()"))
         os.kill(pid, signal.SIGSTOP)
         try:
             begun = time.monotonic()
@@ -504,7 +504,7 @@ async def test_what_the_server_does_not_take_in_a_text_is_replaced(postgres_url:
 
 
 async def test_what_is_old_goes_in_batches(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fencepost.store.postgres.store.PRUNE_BATCH", 2)
+    monkeypatch.setattr("fencepost.store.postgres.paths.PRUNE_BATCH", 2)
     async with a_harness_on(postgres_url) as harness:
         for _ in range(5):
             await harness.settle(await harness.running())

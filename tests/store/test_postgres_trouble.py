@@ -45,10 +45,10 @@ async def test_timeouts_that_the_role_has_for_others_are_not_for_us(postgres_url
 
             async def has_line() -> bool:
                 await store.wait(0.01)
-                return store._line().db is not None
+                return store._signs.line().db is not None
 
             await until(has_line)
-            line = store._line().db
+            line = store._signs.line().db
             with psycopg.connect(postgres_url) as other:
                 other.execute("set statement_timeout = 0; set idle_session_timeout = 0")
                 other.execute("select fencepost.alone()")
@@ -56,7 +56,7 @@ async def test_timeouts_that_the_role_has_for_others_are_not_for_us(postgres_url
                 await asyncio.sleep(0.6)
                 other.rollback()
                 await adding
-            assert store._line().db is line, "its session has not ended"
+            assert store._signs.line().db is line, "its session has not ended"
 
 
 async def test_it_is_made_although_the_role_has_a_short_statement_timeout(postgres_url: str) -> None:
@@ -82,7 +82,7 @@ async def test_without_a_free_connection_it_says_what_to_do_and_recovers(caplog:
                 await PostgresStore(server.url).open()
             await run_one(store)  # it has its connection
             # The line is cut and finds no place: that is said once, and everything else goes on.
-            line = store._line().db
+            line = store._signs.line().db
             assert line is not None
             with caplog.at_level(logging.WARNING, "fencepost"):
                 hogs[0].execute("select pg_terminate_backend(%s, 5000)", (line.info.backend_pid,))
@@ -101,7 +101,7 @@ async def test_without_a_free_connection_it_says_what_to_do_and_recovers(caplog:
                 assert await answers(other)
 
                 async def is_back() -> bool:
-                    return store._line().db is not None
+                    return store._signs.line().db is not None
 
                 await until(is_back)
 

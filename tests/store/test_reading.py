@@ -45,8 +45,8 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def store(database: Path):
     store = SqliteStore(database, clock=HandClock(END))
     await store.open()
-    assert store._db is not None
-    if not store._db.execute("select count(*) from fencepost_fires").fetchone()[0]:
+    assert store._connection.db is not None
+    if not store._connection.db.execute("select count(*) from fencepost_fires").fetchone()[0]:
         fill(store)
     yield store
     await store.close()
@@ -54,7 +54,7 @@ async def store(database: Path):
 
 def fill(store: SqliteStore) -> None:
     """A second-by-second history of 100 jobs, and 5,000 fires planned ahead."""
-    assert store._db is not None
+    assert store._connection.db is not None
     start = int(NOON.timestamp()) * 1_000_000
     row = "(?, ?, ?, 1, ?, null, null, 1, null, 1, 'a', 1, 1, 0, 1, null, ?, ?, 0, null)"
     rows: list[tuple[object, ...]] = []
@@ -64,15 +64,15 @@ def fill(store: SqliteStore) -> None:
     for number in range(5_000):
         due = start + (ROWS + number) * 1_000_000
         rows.append((f"job{number % 100}@+{number}", f"job{number % 100}", due, "pending", None, None))
-    store._db.execute("begin")
-    store._db.executemany(f"insert into fencepost_fires values {row}", rows)
-    store._db.execute("commit")
+    store._connection.db.execute("begin")
+    store._connection.db.executemany(f"insert into fencepost_fires values {row}", rows)
+    store._connection.db.execute("commit")
 
 
 @pytest.mark.parametrize("what", LOOKS)
 async def test_a_look_costs_what_it_finds(store: SqliteStore, what: str) -> None:
     """Counted in instructions of SQLite's machine. Before the ledger was read by index some of these took 300,000."""
-    assert store._db is not None
+    assert store._connection.db is not None
     taken = 0
 
     def count() -> int:
@@ -80,11 +80,11 @@ async def test_a_look_costs_what_it_finds(store: SqliteStore, what: str) -> None
         taken += 1
         return 0
 
-    store._db.set_progress_handler(count, 100)
+    store._connection.db.set_progress_handler(count, 100)
     try:
         found = await store.find_fires(LOOKS[what])
     finally:
-        store._db.set_progress_handler(None, 0)
+        store._connection.db.set_progress_handler(None, 0)
     assert 100 * taken < 4_000 + 150 * len(found), f"{len(found)} fires found"
 
 
@@ -92,7 +92,7 @@ async def test_no_writer_waits_while_a_reader_looks_at_what_it_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without WAL a commit needs all readers gone. Before, they stayed until the last row had become an object."""
-    monkeypatch.setattr("fencepost.store.sqlite.store.wal_is_sound", lambda version: False)
+    monkeypatch.setattr("fencepost.store.sqlite.connection.wal_is_sound", lambda version: False)
     path = tmp_path / "jobs.db"
     store = SqliteStore(path)
     await store.open()

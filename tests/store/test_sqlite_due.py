@@ -39,12 +39,12 @@ async def asked(
             return 0
 
         found, replica = rows.jobs, rows.replicas.get(name)  # type: ignore[attr-defined]
-        assert store._db is not None
-        store._db.set_progress_handler(count, 1)
+        assert store._connection.db is not None
+        store._connection.db.set_progress_handler(count, 1)
         try:
             jobs, soonest = found.due(clock.wall(), replica, leads, limit), found.soonest(replica, leads)
         finally:
-            store._db.set_progress_handler(None, 0)
+            store._connection.db.set_progress_handler(None, 0)
         return jobs, soonest, steps
 
     reply: tuple[list[str], datetime | None, int] = await store._read(ask)

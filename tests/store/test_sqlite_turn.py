@@ -52,7 +52,7 @@ async def test_what_gathers_in_line_shares_a_transaction(harness, elsewhere):
         others = [asyncio.create_task(harness.trigger("job", f"n{n}")) for n in range(5)]
         await eventually(lambda: len(store._queue._waiting) == 5)
         told: list[str] = []
-        store._db.set_trace_callback(told.append)
+        store._connection.db.set_trace_callback(told.append)
     outcomes = [(await task).outcome for task in [first, *others]]
     assert outcomes == ["added"] * 6
     assert [line for line in told if line.lower() == "commit"] == ["commit"]

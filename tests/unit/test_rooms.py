@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import subprocess
 import sys
@@ -15,6 +16,10 @@ from fencepost.errors import ConfigurationError
 from fencepost.model import integrations
 
 SOURCE = Path(fencepost.__file__).parent
+
+MOST_METHODS = 25
+DEEPEST = 3
+"""A store over the rules, over what a store is, over what can be read of one."""
 
 
 @pytest.mark.parametrize("old", sorted(fencepost._MOVED))
@@ -106,3 +111,45 @@ def test_integrations_are_found_by_what_is_installed() -> None:
 def test_a_missing_registration_says_what_to_do() -> None:
     with pytest.raises(ConfigurationError, match="no 'cgi' is registered .* install it again"):
         integrations.load("fencepost.applications", "cgi")
+
+
+# --- the classes of the store ---------------------------------------------------------------------------------
+
+
+def classes_in(folder: Path) -> dict[str, ast.ClassDef]:
+    """By name, which means one thing in the whole tree (`test_words.py`)."""
+    trees = [ast.parse(path.read_text()) for path in sorted(folder.rglob("*.py"))]
+    return {node.name: node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+
+def methods_of(each: ast.ClassDef) -> int:
+    return sum(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in each.body)
+
+
+def depth_of(name: str, classes: dict[str, ast.ClassDef]) -> int:
+    """How many classes of the folder it stands on, one on the other."""
+    if name not in classes:
+        return -1
+    # With a dot it is a class of a library: `class Connection(psycopg.Connection[…])`.
+    bases = [ast.unparse(base).partition("[")[0] for base in classes[name].bases]
+    return 1 + max((depth_of(base, classes) for base in bases), default=-1)
+
+
+def test_a_class_of_the_store_owns_one_thing() -> None:
+    """Objects that do one thing each, rather than one object that inherits everything."""
+    classes = classes_in(SOURCE / "store")
+    large = {name: methods_of(each) for name, each in classes.items() if methods_of(each) > MOST_METHODS}
+    deep = {name: depth_of(name, classes) for name in classes if depth_of(name, classes) > DEEPEST}
+    assert not large, f"methods, {MOST_METHODS} at the most: {large}"
+    assert not deep, f"classes one on the other, {DEEPEST} below the topmost: {deep}"
+
+
+def test_a_large_and_a_deep_class_are_noticed(tmp_path: Path) -> None:
+    methods = "\n".join(f"    async def step{number}(self): ..." for number in range(MOST_METHODS + 1))
+    (tmp_path / "one.py").write_text(f"class Large:\n{methods}\n")
+    (tmp_path / "two.py").write_text(
+        "class B(Large): ...\nclass C(B[int]): ...\nclass D(ABC, C): ...\nclass E(lib.E): ...\n"
+    )
+    classes = classes_in(tmp_path)
+    assert methods_of(classes["Large"]) == MOST_METHODS + 1
+    assert [depth_of(name, classes) for name in ("Large", "B", "C", "D", "E")] == [0, 1, 2, 3, 0]

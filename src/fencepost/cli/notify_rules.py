@@ -21,7 +21,7 @@ from fencepost.store.outbox import Outbox, OutboxQuery
 def list_rules(words: tuple[str, ...], url: str | None, namespace: str | None, as_json: bool) -> None:
     """List the rules, of code and made by hand, and who changed the latter."""
     source = CommandSource.of(words, (), url, namespace)
-    found: Outbox = source.ask(lambda store: store.outbox(OutboxQuery(limit=1, changes=True)))
+    found: Outbox = source.ask(lambda store: store.notices.outbox(OutboxQuery(limit=1, changes=True)))
     if as_json:
         emit(
             {
@@ -108,8 +108,8 @@ def unset_rule(words: tuple[str, ...], url: str | None, namespace: str | None, a
     [name] = source.words
 
     async def remove(store: Store) -> None:
-        if not await store.change_rule(name, None, whoami()):
-            rules = (await store.outbox(OutboxQuery(limit=1))).rules
+        if not await store.notices.change_rule(name, None, whoami()):
+            rules = (await store.notices.outbox(OutboxQuery(limit=1))).rules
             hint = did_you_mean(name, [rule.name for rule in rules if rule.name])
             raise UsageError(f"there is no rule {name!r} that was made by hand{hint}")
 

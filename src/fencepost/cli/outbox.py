@@ -33,7 +33,7 @@ def list_notices(
 ) -> None:
     """List the channels with their rules, and the notices that wait."""
     source = CommandSource.of(words, (), url, namespace)
-    found: Outbox = source.ask(lambda store: store.outbox(OutboxQuery(channel, aside, limit=limit)))
+    found: Outbox = source.ask(lambda store: store.notices.outbox(OutboxQuery(channel, aside, limit=limit)))
     shape = outbox_shape(found)
     if as_json:
         emit(shape)
@@ -105,10 +105,10 @@ def forget_channel(words: tuple[str, ...], url: str | None, namespace: str | Non
     [channel] = source.words
 
     async def forget(store: Store) -> None:
-        found = await store.outbox(OutboxQuery(limit=1))
+        found = await store.notices.outbox(OutboxQuery(limit=1))
         by_hand = [rule.name for rule in found.rules if rule.name and rule.channel == channel]
-        removed = [await store.change_rule(name, None, whoami()) for name in by_hand]
-        if not any((await store.put_rules(channel, []), *removed)):
+        removed = [await store.notices.change_rule(name, None, whoami()) for name in by_hand]
+        if not any((await store.notices.put_rules(channel, []), *removed)):
             names = channel_names(found)
             raise UsageError(f"channel {channel!r} has no rules{did_you_mean(channel, names)}")
 

@@ -10,8 +10,7 @@ from fencepost.insight.sentences import fate
 from fencepost.insight.visible import UNSEEN
 from fencepost.model import FireRecord, JobRecord
 from fencepost.model.triggers.following import After, parents_of
-from fencepost.store.base import FireQuery
-from fencepost.store.readable import Readable
+from fencepost.store.base import FireQuery, Readable
 
 MOST_JOBS = 50
 """Of a chain, that are shown."""

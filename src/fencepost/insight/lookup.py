@@ -15,8 +15,7 @@ from datetime import UTC, datetime, timedelta
 from fencepost.errors import UsageError
 from fencepost.model import FireRecord, JobRecord
 from fencepost.settings import did_you_mean
-from fencepost.store.base import FireQuery
-from fencepost.store.readable import Readable
+from fencepost.store.base import FireQuery, Readable
 from fencepost.store.rereading import readable_job
 
 TIME_ALONE = timedelta(hours=12)

@@ -95,7 +95,7 @@ async def change_notices(
     sees: Callable[[str], bool] | None = None,
 ) -> int:
     """Try again what was set aside, or drop it with what waits; one, or all of a channel. How many."""
-    found = await store.outbox(OutboxQuery(limit=1))
+    found = await store.notices.outbox(OutboxQuery(limit=1))
     if channel not in (names := channel_names(found)):
         raise UsageError(f"no rule or notice names a channel {channel!r}{did_you_mean(channel, names)}")
     keys = await _keys_of(store, channel, True, id, sees)
@@ -106,7 +106,7 @@ async def change_notices(
     changed = 0
     for start in range(0, len(keys), PAGE):
         some = [NoticeChange(key, kind) for key in keys[start : start + PAGE]]
-        changed += sum(await store.update_outbox(some))
+        changed += sum(await store.notices.update_outbox(some))
     return changed
 
 
@@ -116,7 +116,7 @@ async def _keys_of(
     keys: list[str] = []
     after = ""
     while len(keys) < MOST_CHANGED:
-        page = (await store.outbox(OutboxQuery(channel, aside, after, PAGE))).notices
+        page = (await store.notices.outbox(OutboxQuery(channel, aside, after, PAGE))).notices
         keys += [
             each.key
             for each in page

@@ -23,7 +23,7 @@ from fencepost.model.jobs import tasks_of
 from fencepost.model.notices import Notice
 from fencepost.model.triggers import Trigger
 from fencepost.model.triggers.following import After
-from fencepost.store.base import Claim, Evidence, FireQuery, JobPage, Roster, Store
+from fencepost.store.base import Claim, Evidence, FireQuery, JobPage, Readable, Roster, Store
 from fencepost.store.unreadable import UnreadableRows
 
 Sees = Callable[[str], bool]
@@ -134,7 +134,7 @@ class _AfterUnseen(After):
     def __post_init__(self) -> None: ...
 
 
-class VisibleStore:
+class VisibleStore(Readable):
     """A store as far as a caller sees it: a hidden job, and its fires, are not there. It only reads."""
 
     def __init__(self, whole: Store, sight: Sight = EVERYTHING) -> None:

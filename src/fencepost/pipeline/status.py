@@ -18,8 +18,7 @@ from fencepost.model.triggers import from_iso, iso
 from fencepost.pipeline.memory import FORMAT
 from fencepost.pipeline.progress import BEFORE_THE_FIRST, triggered_by
 from fencepost.settings import did_you_mean
-from fencepost.store.base import FireQuery, Roster
-from fencepost.store.readable import Readable
+from fencepost.store.base import FireQuery, Readable, Roster
 
 if TYPE_CHECKING:
     from fencepost.scheduler.scheduler import Scheduler

@@ -112,7 +112,7 @@ class Notifier(Service):
             return self.replica.settings.heartbeat.total_seconds()
         if term != self._term:
             await self._take_over(term)
-        found = await self.replica.store.outbox(OutboxQuery(limit=1))
+        found = await self.replica.store.notices.outbox(OutboxQuery(limit=1))
         await self._see_to_rules(found)
         if not await self._check_jobs(term):
             self._term = None
@@ -141,12 +141,12 @@ class Notifier(Service):
 
     async def declare(self) -> None:
         """Before the jobs of this process are: from their first fire on they have its rules."""
-        await self._put_rules(await self.replica.store.outbox(OutboxQuery(limit=1)))
+        await self._put_rules(await self.replica.store.notices.outbox(OutboxQuery(limit=1)))
 
     async def _put_rules(self, found: Outbox) -> None:
         for name, rules in self._rules.items():
             if {rule for rule in found.rules if rule.channel == name and not rule.name} != set(rules):
-                await self.replica.store.put_rules(name, rules)
+                await self.replica.store.notices.put_rules(name, rules)
 
     async def _see_to_rules(self, found: Outbox) -> None:
         """What this process declares is stored: also after a store has lost its data."""
@@ -162,7 +162,7 @@ class Notifier(Service):
         store, steady = self.replica.store, self.replica.clock.steady()
         if self._walk_after is not None:
             page = JobPage(JOBS_AT_ONCE, self._walk_after)
-            checked = await store.watch_jobs(self.replica.id, term, page)
+            checked = await store.notices.watch_jobs(self.replica.id, term, page)
             if checked is not None:
                 self._walk_after = checked.after or None
                 self._walk_again = steady + WALK_EVERY
@@ -170,7 +170,7 @@ class Notifier(Service):
             ids = self._due_now(steady)
             if not ids:
                 return True
-            checked = await store.watch_jobs(self.replica.id, term, None, ids)
+            checked = await store.notices.watch_jobs(self.replica.id, term, None, ids)
         if checked is None:
             return False
         known = {id for _, id in self._due}
@@ -192,7 +192,7 @@ class Notifier(Service):
         channels = {name: courier.standing() for name, courier in self._couriers.items()}
         report = {"replica": self.replica.id, "channels": channels}
         if report != self._reported or report != found.report:
-            await self.replica.store.update_outbox([], report)
+            await self.replica.store.notices.update_outbox([], report)
             self._reported = report
 
     @property
@@ -235,14 +235,14 @@ class Courier:
     async def _batch(self, rules: Mapping[str, NotificationRule]) -> None:
         store, name = self._replica.store, self._channel.name
         try:
-            found = await store.outbox(OutboxQuery(name, limit=BATCH))
+            found = await store.notices.outbox(OutboxQuery(name, limit=BATCH))
             groups = self._groups(found.notices, rules)
             delivery = Delivery()
             if groups:
                 await self._deliver(groups, delivery)
             self._note(delivery)
             if delivery.changes:
-                await store.update_outbox(delivery.changes)
+                await store.notices.update_outbox(delivery.changes)
             if not delivery.changes:  # quiet hours, or a digest that is not full
                 self.not_before = self._replica.clock.steady() + QUIET_POLL
         except StoreUnavailable as error:

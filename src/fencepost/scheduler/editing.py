@@ -21,8 +21,7 @@ from fencepost.runs.tasks import Registry, Task
 from fencepost.scheduler.after import CircleOfJobs, refuse_circle
 from fencepost.scheduler.written import WORDS, check_words, job_from
 from fencepost.settings import did_you_mean
-from fencepost.store.base import ChangeJob, Outcome, PutJob, Store
-from fencepost.store.readable import Readable
+from fencepost.store.base import ChangeJob, Outcome, PutJob, Readable, Store
 from fencepost.store.rereading import readable_job
 from fencepost.store.rules.definitions import difference, version_of
 

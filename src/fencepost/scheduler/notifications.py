@@ -87,13 +87,13 @@ async def make_rule(
     """A rule made by hand, and whether that changed anything. Its channel is one that code or `fencepost.toml`
     declares: addresses and secrets have no way into the store."""
     rule = _rule(channel, on, jobs, quiet, digest, name, by)
-    channels = declared_channels(await store.outbox(OutboxQuery(limit=1)))
+    channels = declared_channels(await store.notices.outbox(OutboxQuery(limit=1)))
     if channel not in channels:
         there = did_you_mean(channel, channels) or f"; there are {', '.join(channels) or 'none'}"
         raise UsageError(
             f"neither scheduler.notify(…) nor [[notify]] has declared a channel {channel!r}{there}"
         )
-    return rule, await store.change_rule(name, rule, by)
+    return rule, await store.notices.change_rule(name, rule, by)
 
 
 def declared_channels(found: Outbox) -> list[str]:

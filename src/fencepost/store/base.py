@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from fencepost.errors import UsageError
 from fencepost.model import (
@@ -38,6 +38,9 @@ from fencepost.store.formats import Contents
 from fencepost.store.outbox import Checked, NoticeChange, Outbox, OutboxQuery
 from fencepost.store.preflight import Preflight, not_checked
 from fencepost.store.unreadable import UnreadableRows
+
+if TYPE_CHECKING:
+    from fencepost.store.counting import CountsFires
 
 # --- presence and leadership ------------------------------------------------------------------------
 
@@ -551,7 +554,67 @@ class Home:
     """Where the rows of fires are: the table, or the schema."""
 
 
-class Store(ABC):
+class Readable(ABC):
+    """What can be read of a store: by the store itself, or by a view of it that leaves something out."""
+
+    @property
+    @abstractmethod
+    def unreadable(self) -> UnreadableRows:
+        """What this process has met in the store and could not read."""
+
+    @abstractmethod
+    async def roster(self) -> Roster: ...
+
+    @abstractmethod
+    async def evidence(self, replicas: Sequence[str]) -> Evidence:
+        """What can be known of these replicas faster than by waiting for their TTL."""
+
+    @abstractmethod
+    async def jobs(
+        self, ids: Sequence[str] | None = None, page: JobPage | None = None
+    ) -> tuple[JobRecord, ...]:
+        """Those with these ids, or a page of all of them; without either, all. Not those that were removed."""
+
+    @abstractmethod
+    async def find_fires(self, query: FireQuery) -> tuple[FireRecord, ...]:
+        """Newest first."""
+
+    @abstractmethod
+    async def history(self, job_id: str) -> tuple[JobEvent, ...]: ...
+
+    @abstractmethod
+    async def history_since(self, since: datetime) -> tuple[JobEvent, ...]:
+        """The history of all jobs from then on, oldest first; of very many the latest."""
+
+
+class Notices(ABC):
+    """Rules of notifications, and the outbox where notices wait: they are written in the step that gives cause."""
+
+    @abstractmethod
+    async def put_rules(self, channel: str, rules: Sequence[NotificationRule]) -> bool:
+        """What code declares for this channel, in place of what code declared before; whether that changed anything."""
+
+    @abstractmethod
+    async def change_rule(self, name: str, rule: NotificationRule | None, by: str) -> bool:
+        """A rule made by hand, in place of the one that had this name; None removes it. Whether it changed anything."""
+
+    @abstractmethod
+    async def watch_jobs(
+        self, by: str, term: int, page: JobPage | None = None, ids: Sequence[str] = ()
+    ) -> Checked | None:
+        """Look for what did not happen. None: `term` is not current."""
+
+    @abstractmethod
+    async def outbox(self, query: OutboxQuery) -> Outbox: ...
+
+    @abstractmethod
+    async def update_outbox(
+        self, changes: Sequence[NoticeChange], report: Mapping[str, Json] | None = None
+    ) -> tuple[bool, ...]:
+        """Whether each was there. `report`: how the leader's channels fare."""
+
+
+class Store(Readable):
     """See the module's docstring for the rules."""
 
     shared: bool = True
@@ -579,6 +642,9 @@ class Store(ABC):
     assure_every: float | None = None
     """Seconds between two signs of life of the leader, by `assure`; None: it gives none."""
 
+    counting: CountsFires | None = None
+    """Counts fires in the database; None: pictures of them are drawn from the fires themselves."""
+
     proves_death: bool = True
     """Whether evidence can be proof of death. If not, it only says whether the leader is gone, which the leader itself
     need not ask."""
@@ -590,8 +656,11 @@ class Store(ABC):
 
     @cached_property
     def unreadable(self) -> UnreadableRows:
-        """What this process has met in the store and could not read."""
         return UnreadableRows()
+
+    @property
+    @abstractmethod
+    def notices(self) -> Notices: ...
 
     async def preflight(self, name: str) -> Preflight:
         """What can be said of it before it is opened, without writing anything. Raises what opening would, if it cannot
@@ -618,8 +687,12 @@ class Store(ABC):
     async def leave(self, replica: str) -> None:
         """Nothing of this replica is running any more: give back what it holds, forget it."""
 
-    @abstractmethod
-    async def roster(self) -> Roster: ...
+    async def evidence(self, replicas: Sequence[str]) -> Evidence:
+        return Evidence()
+
+    async def assure(self, replica: str) -> None:
+        """A sign of life of the leader to all replicas that listen: while they hear it they need not ask for evidence.
+        Only a hint, as silence is: evidence decides."""
 
     @abstractmethod
     async def sweep(self, by: str, term: int, suspects: Sequence[Suspect]) -> Swept | None:
@@ -632,12 +705,6 @@ class Store(ABC):
 
     @abstractmethod
     async def change_job(self, change: ChangeJob) -> JobRecord | None: ...
-
-    @abstractmethod
-    async def jobs(
-        self, ids: Sequence[str] | None = None, page: JobPage | None = None
-    ) -> tuple[JobRecord, ...]:
-        """Those with these ids, or a page of all of them; without either, all. Not those that were removed."""
 
     @abstractmethod
     async def due_jobs(self, horizon: float, limit: int) -> DueJobs: ...
@@ -666,55 +733,13 @@ class Store(ABC):
     @abstractmethod
     async def remote_runs(self, replica: str, engine: str) -> RemoteRuns: ...
 
-    # The ledger.
-
-    @abstractmethod
-    async def find_fires(self, query: FireQuery) -> tuple[FireRecord, ...]:
-        """Newest first."""
-
-    @abstractmethod
-    async def history(self, job_id: str) -> tuple[JobEvent, ...]: ...
-
-    @abstractmethod
-    async def history_since(self, since: datetime) -> tuple[JobEvent, ...]:
-        """The history of all jobs from then on, oldest first; of very many the latest."""
+    # The ledger, beside what can be read of it.
 
     @abstractmethod
     async def prune(self, keep_seconds: float) -> int:
         """Forget final fires older than that. Tokens and high-water marks stay."""
 
-    # Notifications.
-
-    @abstractmethod
-    async def put_rules(self, channel: str, rules: Sequence[NotificationRule]) -> bool:
-        """What code declares for this channel, in place of what code declared before; whether that changed anything."""
-
-    @abstractmethod
-    async def change_rule(self, name: str, rule: NotificationRule | None, by: str) -> bool:
-        """A rule made by hand, in place of the one that had this name; None removes it. Whether it changed anything."""
-
-    @abstractmethod
-    async def watch_jobs(
-        self, by: str, term: int, page: JobPage | None = None, ids: Sequence[str] = ()
-    ) -> Checked | None:
-        """Look for what did not happen. None: `term` is not current."""
-
-    @abstractmethod
-    async def outbox(self, query: OutboxQuery) -> Outbox: ...
-
-    @abstractmethod
-    async def update_outbox(
-        self, changes: Sequence[NoticeChange], report: Mapping[str, Json] | None = None
-    ) -> tuple[bool, ...]:
-        """Whether each was there. `report`: how the leader's channels fare."""
-
-    async def evidence(self, replicas: Sequence[str]) -> Evidence:
-        """What can be known of these replicas faster than by waiting for their TTL."""
-        return Evidence()
-
-    async def assure(self, replica: str) -> None:  # noqa: B027 - a store without signs of life gives none
-        """A sign of life of the leader to all replicas that listen: while they hear it they need not ask for evidence.
-        Only a hint, as silence is: evidence decides."""
+    # Hints.
 
     @abstractmethod
     async def wait(self, seconds: float) -> bool:

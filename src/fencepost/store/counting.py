@@ -1,6 +1,6 @@
 """Counting and sampling fires in the database: a picture of an hour may be of a hundred thousand of them.
 
-No methods that every store must have. Of a store without them, the fires themselves are read.
+Not every store must do it. Of one that does not, the fires themselves are read.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from fencepost.model import FireRecord, State, changed
-from fencepost.store.codec import moment, when
+from fencepost.store.codec import micros, moment, when
 
+MICROSECOND = timedelta(microseconds=1)
 MOST_STRETCHES = 2_000
 
 
@@ -78,7 +79,17 @@ def slim_fire(key: str, scheduled: bool, row: Sequence[Any]) -> FireRecord:
     )
 
 
-@runtime_checkable
+def slim_values(query: SlimQuery) -> dict[str, Any]:
+    """A slim query as the named parameters of a statement."""
+    return {
+        "job": query.job_id,
+        "since": micros(query.since),
+        "until": micros(query.until),
+        "limit": query.limit,
+        "width": query.every // MICROSECOND if query.every else 1,
+    }
+
+
 class CountsFires(Protocol):
     async def count_fires(self, query: CountQuery) -> list[tuple[datetime, str, int]]:
         """Where a bucket begins, a state, and how many rows there are of it. Without stretches."""

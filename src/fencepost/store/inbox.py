@@ -91,7 +91,7 @@ def inbox_of(store: Store) -> Inbox | None:
     if postgres is not None and isinstance(store, postgres.PostgresStore):
         from fencepost.store.postgres.inbox import PostgresInbox
 
-        return PostgresInbox(store._url, store._names)
+        return PostgresInbox(store._session.url, store._session.names)
     return None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Concatenate, ParamSpec, TypeVar
 
 from fencepost.clock import Moment
@@ -26,6 +27,7 @@ from fencepost.store.base import (
     JobPage,
     JobPut,
     NewFire,
+    Notices,
     Plan,
     PutJob,
     RemoteRuns,
@@ -70,6 +72,8 @@ class ProofOfLife(ABC):
 
 
 class Mirror(Store):
+    """A store whose operations are the rules, over its rows."""
+
     _proof: ProofOfLife | None = None
 
     @abstractmethod
@@ -78,6 +82,10 @@ class Mirror(Store):
     async def _read(self, step: Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same for a step that changes nothing."""
         return await self._write(step, *args, **kwargs)
+
+    @cached_property
+    def notices(self) -> MirroredNotices:
+        return MirroredNotices(self)
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
         if self._proof is not None and request.joining:
@@ -145,21 +153,26 @@ class Mirror(Store):
     async def prune(self, keep_seconds: float) -> int:
         return await self._write(history.prune, keep_seconds)
 
+
+class MirroredNotices(Notices):
+    def __init__(self, store: Mirror) -> None:
+        self._store = store
+
     async def put_rules(self, channel: str, rules: Sequence[NotificationRule]) -> bool:
-        return await self._write(notify_rules.put_rules, channel, rules)
+        return await self._store._write(notify_rules.put_rules, channel, rules)
 
     async def change_rule(self, name: str, rule: NotificationRule | None, by: str) -> bool:
-        return await self._write(notify_rules.change_rule, name, rule, by)
+        return await self._store._write(notify_rules.change_rule, name, rule, by)
 
     async def watch_jobs(
         self, by: str, term: int, page: JobPage | None = None, ids: Sequence[str] = ()
     ) -> Checked | None:
-        return await self._write(watching.watch_jobs, by, term, page, ids)
+        return await self._store._write(watching.watch_jobs, by, term, page, ids)
 
     async def outbox(self, query: OutboxQuery) -> Outbox:
-        return await self._read(outbox_rules.outbox, query)
+        return await self._store._read(outbox_rules.outbox, query)
 
     async def update_outbox(
         self, changes: Sequence[NoticeChange], report: Mapping[str, Json] | None = None
     ) -> tuple[bool, ...]:
-        return await self._write(outbox_rules.update_outbox, changes, report)
+        return await self._store._write(outbox_rules.update_outbox, changes, report)

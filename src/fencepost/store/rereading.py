@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from fencepost.model import JobRecord
 from fencepost.model.triggers import EARLIEST
-from fencepost.store.base import FireQuery, Store
-from fencepost.store.readable import Readable
+from fencepost.store.base import FireQuery, Readable, Store
 from fencepost.store.unreadable import RowUnreadable
 
 READ_AGAIN = 30.0

@@ -17,8 +17,7 @@ from fencepost.model import FireRecord, JobRecord, job_of
 from fencepost.model.traces import clean_traceparent
 from fencepost.model.values import json_text
 from fencepost.runs.tracing import given_traceparent
-from fencepost.store.base import FireQuery
-from fencepost.store.readable import Readable
+from fencepost.store.base import FireQuery, Readable
 from fencepost.store.rereading import readable_job
 from fencepost.web.access import Caller, Role
 from fencepost.web.access_log import CALLER

@@ -23,7 +23,7 @@ async def notifications(call: Call) -> Shape:
     query = OutboxQuery(asked.channel or "", asked.aside, after, asked.limit)
 
     async def read(store: Store) -> Shape:
-        found: Outbox = await store.outbox(query)
+        found: Outbox = await store.notices.outbox(query)
         full = len(found.notices) == query.limit
         next = found.notices[-1].key.encode().hex() if full else None
         return {**outbox_shape(found, call.caller.sight), "next": next}
@@ -37,7 +37,7 @@ async def retry_notifications(call: Call) -> Shape:
     sees = call.caller.sees_only
 
     async def act(store: Store) -> Shape:
-        found = (await store.outbox(OutboxQuery(limit=1))).aside
+        found = (await store.notices.outbox(OutboxQuery(limit=1))).aside
         channels = list(found) if asked.channel is None else [asked.channel]
         try:
             numbers = [await change_notices(store, each, asked.id, "retry", sees) for each in channels]
@@ -54,7 +54,9 @@ async def rules(call: Call) -> Shape:
     """The rules of notifications, of code and made by hand, and who changed the latter."""
     if call.caller.jobs:  # rules may name other jobs
         return {"items": [], "changes": []}
-    found: Outbox = await call.web.desk.read(lambda store: store.outbox(OutboxQuery(limit=1, changes=True)))
+    found: Outbox = await call.web.desk.read(
+        lambda store: store.notices.outbox(OutboxQuery(limit=1, changes=True))
+    )
     return {
         "items": [rule_shape(rule) for rule in found.rules],
         "changes": [rule_change_shape(change) for change in found.changes],
@@ -77,7 +79,7 @@ async def put_rule(call: Call) -> Shape:
 async def delete_rule(call: Call) -> Shape:
     """Remove a rule that was made by hand. What it has put into the outbox is delivered all the same."""
     name, by = call.path["rule"], _changer(call)
-    if not await call.web.desk.act(lambda store: store.change_rule(name, None, by)):
+    if not await call.web.desk.act(lambda store: store.notices.change_rule(name, None, by)):
         raise no_rule(name)
     call.web.access_log.acted(call.request, "delete_rule", name, None)
     return {"name": name}

@@ -24,7 +24,7 @@ REPLICA: tuple[Mutant, ...] = (
         NOTIFIER,
         "                await self._deliver(groups, delivery)\n",
         "                keys = [each.key for group in groups for each in group]\n"
-        "                await store.update_outbox([NoticeChange(key, 'delivered') for key in keys])\n"
+        "                await store.notices.update_outbox([NoticeChange(key, 'delivered') for key in keys])\n"
         "                await self._deliver(groups, delivery)\n",
     ),
     mutant(

@@ -15,7 +15,7 @@ from fencepost.runs.events import Event
 from fencepost.runs.host import InlineHost
 from fencepost.runs.tasks import Registry, Task
 from fencepost.settings import Settings
-from fencepost.store.base import FireQuery, Store
+from fencepost.store.base import FireQuery, Notices, Store
 from fencepost.store.memory import MemoryStore
 from fencepost.testing.virtual import WorldClock
 from fencepost.testing.world import Process, World
@@ -100,7 +100,8 @@ class Cluster:
         """Let the store itself take a step, whatever the network is like."""
         if self.remote:
             return self.network.apply(None, name, args)
-        question = getattr(self.memory, name)(*args)
+        owner = self.memory.notices if name in Notices.__abstractmethods__ else self.memory
+        question = getattr(owner, name)(*args)
         try:
             question.send(None)
         except StopIteration as answer:

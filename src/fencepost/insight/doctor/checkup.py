@@ -52,6 +52,6 @@ async def checkup(
     due = [fire for fire in await undecided(store, reading.now) if sees is None or sees(fire.job_id)]
     found.add("jobs", jobs(status, records, due, reading.now))
     if sees is None:
-        outbox = await store.outbox(OutboxQuery())
+        outbox = await store.notices.outbox(OutboxQuery())
         found.add("notifications", notifications(outbox, leader_of(status), reading.now))
     return found

@@ -107,7 +107,9 @@ async def _examine_work(store: Store, scheduler: Subject, target: str | None, fo
     if store.unreadable:
         found.add("unreadable", unreadable(store.unreadable.rows))
     found.add("jobs", jobs(status, records, await undecided(store, now), now))
-    found.add("notifications", notifications(await store.outbox(OutboxQuery()), leader_of(status), now))
+    found.add(
+        "notifications", notifications(await store.notices.outbox(OutboxQuery()), leader_of(status), now)
+    )
     if target is not None:
         up = {replica["replica"] for replica in status["replicas"] if is_live(replica)}
         live = [replica for replica in (await store.roster()).replicas if replica.id in up]

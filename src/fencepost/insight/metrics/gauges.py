@@ -62,14 +62,14 @@ async def read(reader: Reader, store: Store) -> Stored:
 
 
 async def _outbox(store: Store, reading: Reading) -> dict[str, ChannelBacklog]:
-    found = await store.outbox(OutboxQuery(limit=1))
+    found = await store.notices.outbox(OutboxQuery(limit=1))
     leader = (reading.cluster.leader() or {}).get("replica")
     channels: dict[str, ChannelBacklog] = {}
     for name in channel_names(found):
         shape = channel_shape(found, name)
         since = None
         if shape["waiting"]:
-            [oldest, *_] = (await store.outbox(OutboxQuery(name, limit=1))).notices or (None,)
+            [oldest, *_] = (await store.notices.outbox(OutboxQuery(name, limit=1))).notices or (None,)
             is_stuck = shape["error"] or shape["delivered_by"] != leader
             since = oldest.notice.at if oldest is not None and is_stuck else None
         channels[name] = ChannelBacklog(shape["waiting"], shape["set_aside"], since)

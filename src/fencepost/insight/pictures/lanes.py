@@ -17,7 +17,6 @@ from fencepost.insight.views.shapes import late_seconds
 from fencepost.insight.visible import Sight, VisibleStore, visible
 from fencepost.model import FireRecord, State, error_line
 from fencepost.store.base import FireQuery, JobPage, Store
-from fencepost.store.counting import CountsFires
 
 if TYPE_CHECKING:
     from fencepost.insight.reader import Reader
@@ -120,7 +119,7 @@ async def lanes_of(
     undecided = await _undecided(store.whole, window)
     failures_since = window.since
     failures: dict[str, list[FireRecord]] = {}
-    if not isinstance(store.whole, CountsFires) and not all(sample.exact for sample in samples):
+    if store.whole.counting is None and not all(sample.exact for sample in samples):
         failures, failures_since = await _failures(store.whole, window)
     items = tuple(
         _lane(

@@ -14,7 +14,7 @@ from fencepost.insight.board import BoardEntry
 from fencepost.insight.pictures.window import Window, floor
 from fencepost.model import FireRecord, JobRecord, State, changed, error_line
 from fencepost.store.base import FireQuery, Store
-from fencepost.store.counting import CountsFires, SlimQuery
+from fencepost.store.counting import SlimQuery
 
 FEW = 250
 """Rows read in the first step."""
@@ -114,8 +114,8 @@ async def _read(store: Store, entry: BoardEntry, window: Window, since: datetime
     blank = Sample((), None, since, until, window.now, entry.record)
     if since >= until:
         return blank
-    if isinstance(store, CountsFires):
-        final = await store.slim_fires(SlimQuery(since, until, FEW, id))
+    if store.counting is not None:
+        final = await store.counting.slim_fires(SlimQuery(since, until, FEW, id))
         reaching = [fire for fire in final if fire.due_at >= since or reaches(fire, since)]
         rows = list(await _whole(store, reaching))
         is_all = len(final) < FEW
@@ -151,9 +151,10 @@ async def _some(
     """The newest of each bucket, and the newest that did not succeed where the store finds it quickly."""
     if until <= since:
         return ()
-    if isinstance(store, CountsFires):
-        some = await store.slim_fires(SlimQuery(since, until, MOST_BUCKETS, id, width))
-        bad = await store.slim_fires(SlimQuery(since, until, MOST_BUCKETS, id, width, unsuccessful=True))
+    if store.counting is not None:
+        asked = SlimQuery(since, until, MOST_BUCKETS, id, width)
+        some = await store.counting.slim_fires(asked)
+        bad = await store.counting.slim_fires(replace(asked, unsuccessful=True))
         return list({fire.key: fire for fire in (*some, *bad)}.values())
     found: list[FireRecord] = []
     while until > since:

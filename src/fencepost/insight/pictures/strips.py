@@ -12,7 +12,7 @@ from fencepost.insight.pictures.trends import took_by
 from fencepost.model import FireRecord, JobRecord
 from fencepost.model.triggers import EARLIEST
 from fencepost.store.base import FireQuery, Store
-from fencepost.store.counting import CountsFires, SlimQuery
+from fencepost.store.counting import SlimQuery
 
 if TYPE_CHECKING:
     from fencepost.insight.reader import Reader
@@ -60,9 +60,9 @@ class Strips:
 
 async def _newest(store: Store, entry: BoardEntry, now: datetime) -> Sequence[FireRecord]:
     until = now + datetime.resolution
-    if not isinstance(store, CountsFires):
+    if store.counting is None:
         return await store.find_fires(FireQuery(job_id=entry.id, until=until, limit=LENGTH))
-    final = await store.slim_fires(SlimQuery(EARLIEST, until, LENGTH, entry.id))
+    final = await store.counting.slim_fires(SlimQuery(EARLIEST, until, LENGTH, entry.id))
     rows = {fire.key: fire for fire in (*final, *entry.active)}
     return sorted(rows.values(), key=lambda fire: fire.due_at, reverse=True)[:LENGTH]
 

@@ -65,7 +65,7 @@ class Tally:
         """Units counted in one step of the store."""
 
     async def counted(
-        self, reader: Reader, store: CountsFires, since: datetime, until: datetime, now: datetime
+        self, reader: Reader, counting: CountsFires, since: datetime, until: datetime, now: datetime
     ) -> Counted:
         """From the unit that has `since` on."""
         begun, first = reader.steady(), floor(since, self.unit)
@@ -77,33 +77,35 @@ class Tally:
                 if reader.steady() - begun > BUDGET and edge < now - SETTLED_AFTER:
                     break
                 begin = max(start, edge - self._step * self.unit)
-                await self._count(reader, store, begin, edge, now, found)
+                await self._count(reader, counting, begin, edge, now, found)
                 edge = begin
             if edge > start:  # the budget is spent: what was counted earlier is better than nothing
                 whole_since = self._known_back_to(edge, first)
-                self._go_on(reader, store, first, edge)
+                self._go_on(reader, counting, first, edge)
                 break
         for at, unit in self._known.items():
             if whole_since <= at < until:
                 found.setdefault(at, unit.states)
         query = CountQuery(whole_since, until, self.unit, self._job_id)
-        for stretch in await store.stretches(query):
+        for stretch in await counting.stretches(query):
             for at, number in spread(stretch, whole_since, until, self.unit):
                 found[at] = found.get(at, Counter()) + Counter({stretch.state: number})
         return Counted(found, whole_since)
 
-    def _go_on(self, reader: Reader, store: CountsFires, first: datetime, until: datetime) -> None:
+    def _go_on(self, reader: Reader, counting: CountsFires, first: datetime, until: datetime) -> None:
         """Count the rest in the background."""
         if self._counting is None or self._counting.done():
-            self._counting = asyncio.create_task(self._count_back(reader, store, first, until))
+            self._counting = asyncio.create_task(self._count_back(reader, counting, first, until))
 
-    async def _count_back(self, reader: Reader, store: CountsFires, first: datetime, until: datetime) -> None:
+    async def _count_back(
+        self, reader: Reader, counting: CountsFires, first: datetime, until: datetime
+    ) -> None:
         with suppress(FencepostError):  # the next request meets the same error and reports it
             for start, end in list(self._unknown(first, until, (await reader.cluster()).now)):
                 edge = end
                 while edge > start:
                     begin, begun = max(start, edge - self._step * self.unit), reader.steady()
-                    await self._count(reader, store, begin, edge, (await reader.cluster()).now, {})
+                    await self._count(reader, counting, begin, edge, (await reader.cluster()).now, {})
                     edge = begin
                     await asyncio.sleep(RESTS * (reader.steady() - begun))
 
@@ -128,7 +130,7 @@ class Tally:
     async def _count(
         self,
         reader: Reader,
-        store: CountsFires,
+        counting: CountsFires,
         begin: datetime,
         end: datetime,
         now: datetime,
@@ -137,7 +139,9 @@ class Tally:
         begun = reader.steady()
         units: dict[datetime, Counter[str]] = {}
         limit = min(end, now + datetime.resolution)
-        for at, state, number in await store.count_fires(CountQuery(begin, limit, self.unit, self._job_id)):
+        for at, state, number in await counting.count_fires(
+            CountQuery(begin, limit, self.unit, self._job_id)
+        ):
             units.setdefault(at, Counter())[state] += number
         took = reader.steady() - begun
         self._step = (
@@ -192,14 +196,14 @@ async def counted(
     now = (await reader.cluster()).now
     if unit is None:
         unit = MINUTE if until - since <= LONG else HOUR
-    if isinstance(store, CountsFires) and (sees is None or (job_id is not None and sees(job_id))):
-        return await _counted(reader, store, floor(since, unit), until, unit, job_id, now)
+    if store.counting is not None and (sees is None or (job_id is not None and sees(job_id))):
+        return await _counted(reader, store.counting, floor(since, unit), until, unit, job_id, now)
     return await read_and_counted(store, floor(since, unit), until, unit, job_id, sees)
 
 
 async def _counted(
     reader: Reader,
-    store: CountsFires,
+    counting: CountsFires,
     since: datetime,
     until: datetime,
     unit: timedelta,
@@ -209,12 +213,12 @@ async def _counted(
     """The newest hours by the minute: of an hour that is not over, only the last minutes need be counted again."""
     tallies, split = reader.kept.tallies, floor(now, HOUR) - HOUR
     if unit == MINUTE or until <= split:
-        return await tallies.of(job_id, unit).counted(reader, store, since, until, now)
-    newest = await tallies.of(job_id, MINUTE).counted(reader, store, max(since, split), until, now)
+        return await tallies.of(job_id, unit).counted(reader, counting, since, until, now)
+    newest = await tallies.of(job_id, MINUTE).counted(reader, counting, max(since, split), until, now)
     found: dict[datetime, Counter[str]] = {}
     for at, states in newest.by_bucket.items():
         found.setdefault(floor(at, HOUR), Counter()).update(states)
     if since >= split or newest.since > split:
         return Counted(found, newest.since)
-    older = await tallies.of(job_id, HOUR).counted(reader, store, since, split, now)
+    older = await tallies.of(job_id, HOUR).counted(reader, counting, since, split, now)
     return Counted({**older.by_bucket, **found}, older.since)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fencepost.model import FireRecord, State
 from fencepost.store.codec import micros
-from fencepost.store.counting import SLIM, SlimQuery, slim_fire
-from fencepost.store.sql.counting import MICROSECOND, SqlCounting
+from fencepost.store.counting import MICROSECOND, SLIM, SlimQuery, slim_fire
+from fencepost.store.sql.counting import SqlCounting
 
 FINAL = [state.value for state in State if state.final]
 _ANY = ", ".join(f"'{state.value}'" for state in State)

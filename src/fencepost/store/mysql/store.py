@@ -15,7 +15,7 @@ from fencepost.store.backend import Backend
 from fencepost.store.base import Evidence, HeartbeatReply, HeartbeatRequest
 from fencepost.store.codec import moment
 from fencepost.store.formats import Contents
-from fencepost.store.mirror import P, T
+from fencepost.store.mirror import Mirror, P, T
 from fencepost.store.mysql.address import options_of
 from fencepost.store.mysql.connection import AT_REST, PATIENCE, MysqlConnection
 from fencepost.store.mysql.counting import MysqlCounting
@@ -30,11 +30,11 @@ from fencepost.store.reader import RowReader
 from fencepost.store.rows import Rows
 from fencepost.store.rules import planning, presence
 from fencepost.store.rules.data_loss import restarted
-from fencepost.store.sql.counting import SqlCounting
+from fencepost.store.sql.counting import SqlCounting, SqlCounts
 from fencepost.store.sql.load import LEASE, REPLICAS
 from fencepost.store.sql.meta import meta, set_meta
+from fencepost.store.sql.operations import ABOUT_REPLICAS, REPEATABLE
 from fencepost.store.sql.save import SqlSave
-from fencepost.store.sql.store import ABOUT_REPLICAS, REPEATABLE, SqlStore
 from fencepost.store.texts import KnownJobs
 from fencepost.store.threads import QueuedStep, StepQueue
 from fencepost.store.unit_of_work import UnitOfWork
@@ -53,7 +53,7 @@ set session wait_timeout = HOLD; start transaction; select hints from {{turn}} w
 READ = f"set transaction isolation level repeatable read; start transaction with consistent snapshot, read only; {NOW}"
 
 
-class MysqlStore(SqlStore):
+class MysqlStore(Mirror):
     """Replicas on any number of machines share a database.
 
     All of a process's steps go through one connection, on a thread of its own. Those that write follow each other.
@@ -68,6 +68,7 @@ class MysqlStore(SqlStore):
         self._clock = clock
         self._thread = self._session.thread
         self._queue = StepQueue(self._thread, self._serve, REPEATABLE)
+        self.counting = SqlCounts(self._thread, self._counted)
         self._line = MysqlLine(url, namespace)
         self._hints_seen: int | None = None
         self._known_jobs: KnownJobs | None = None
@@ -131,9 +132,14 @@ class MysqlStore(SqlStore):
 
     # --- transactions ---------------------------------------------------------------------------------------
 
+    async def _write(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        reply: T = await self._queue.ask(QueuedStep(step, args, kwargs, writes=True))
+        return reply
+
     async def _read(self, step: mirror.Step[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         alone = self._known_jobs is None and step in JUDGED
-        return await (super()._write if alone else super()._read)(step, *args, **kwargs)
+        reply: T = await self._queue.ask(QueuedStep(step, args, kwargs, writes=alone))
+        return reply
 
     def _serve(self, steps: list[QueuedStep]) -> list[Any]:
         """In one transaction. None is left open across an await."""

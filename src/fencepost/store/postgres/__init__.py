@@ -1,6 +1,7 @@
 """The PostgreSQL store: many machines, one primary.
 
-`sql/` has the tables and the steps that are whole on the server, `rows.py` the shared operations over its rows.
+`sql/` has the tables and the steps that are whole on the server (`fast.py` calls them), `steps.py` the shared
+operations over its rows, and `paths.py` says which of the two an operation takes.
 Why it is done this way is told in docs/decisions/0018-postgresql.md.
 """
 

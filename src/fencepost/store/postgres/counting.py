@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from fencepost.model import FireRecord, fire_key, manual_key
 from fencepost.store.codec import micros, moment
-from fencepost.store.counting import MOST_STRETCHES, SLIM, CountQuery, SlimQuery, Stretch, slim_fire
+from fencepost.store.counting import (
+    MICROSECOND,
+    MOST_STRETCHES,
+    SLIM,
+    CountQuery,
+    SlimQuery,
+    Stretch,
+    slim_fire,
+    slim_values,
+)
 from fencepost.store.postgres.connection import Connection
-
-MICROSECOND = timedelta(microseconds=1)
+from fencepost.store.postgres.session import PostgresSession
 
 _TABLES = (
     ("{schema}.final", "state"),
@@ -19,7 +27,21 @@ _TABLES = (
 )
 
 
-def count_fires(db: Connection, query: CountQuery) -> list[tuple[datetime, str, int]]:
+class PostgresCounting:
+    def __init__(self, session: PostgresSession) -> None:
+        self._session = session
+
+    async def count_fires(self, query: CountQuery) -> list[tuple[datetime, str, int]]:
+        return await self._session.ask(_count_fires, query)
+
+    async def stretches(self, query: CountQuery) -> list[Stretch]:
+        return await self._session.ask(_stretches, query)
+
+    async def slim_fires(self, query: SlimQuery) -> list[FireRecord]:
+        return await self._session.ask(_slim_fires, query)
+
+
+def _count_fires(db: Connection, query: CountQuery) -> list[tuple[datetime, str, int]]:
     width, arms, values = query.width // MICROSECOND, [], list[object]()
     job = "" if query.job_id is None else "and job_id = %s"
     for table, state in _TABLES:
@@ -33,7 +55,7 @@ def count_fires(db: Connection, query: CountQuery) -> list[tuple[datetime, str, 
     return [(moment(at), state, number) for at, state, number in rows]
 
 
-def stretches(db: Connection, query: CountQuery) -> list[Stretch]:
+def _stretches(db: Connection, query: CountQuery) -> list[Stretch]:
     arms, values = [], list[object]()
     job = "" if query.job_id is None else "and job_id = %s"
     for table, state in _TABLES:
@@ -67,17 +89,10 @@ where hop.due >= %(since)s order by fire.due_at desc
 """
 
 
-def slim_fires(db: Connection, query: SlimQuery) -> list[FireRecord]:
+def _slim_fires(db: Connection, query: SlimQuery) -> list[FireRecord]:
     which = "and state <> 'succeeded'" if query.unsuccessful else ""
     statement = _OF_ONE if query.every is None else _SOME.replace("WHICH", which)
-    values = {
-        "job": query.job_id,
-        "since": micros(query.since),
-        "until": micros(query.until),
-        "limit": query.limit,
-        "width": query.every // MICROSECOND if query.every else 1,
-    }
-    rows = db.cursor(binary=True).execute(db.names.sql(statement), values).fetchall()
+    rows = db.cursor(binary=True).execute(db.names.sql(statement), slim_values(query)).fetchall()
     return [slim_fire(_key(*row[:3]), not row[0], row[1:]) for row in rows]
 
 

@@ -8,11 +8,12 @@ must never show: both are compared with the reference model.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from fencepost.clock import Clock
 from fencepost.model import Era, FireRecord, JobRecord, State, changed, error_line
 from fencepost.model.triggers import iso
 from fencepost.store.base import (
@@ -56,6 +57,7 @@ from fencepost.store.redis.values import (
 )
 from fencepost.store.rows import TargetRecord
 from fencepost.store.rules.claims import jobs_to_decide
+from fencepost.store.rules.notify_rules import RULES
 from fencepost.store.texts import KnownJobs, target_record
 from fencepost.store.unreadable import UnreadableRows, checked_job
 
@@ -65,6 +67,12 @@ JOBS_KEPT = 20_000
 
 Now = tuple[str, str]
 """The moment, if a test owns the time; else empty."""
+
+
+def now_by(clock: Clock | None) -> Callable[[], Now]:
+    if clock is None:
+        return lambda: ("", "")
+    return lambda: (str(micros(clock.wall())), f"{clock.steady():.6f}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +325,8 @@ class RedisFastPath:
         )
         return Claims(made, closed, dict(left), wake, steps, ahead, tuple(returned))
 
-    async def settle(self, now: Now, replica: str, updates: Sequence[Update], has_rules: bool) -> Settlements:
+    async def settle(self, now: Now, replica: str, updates: Sequence[Update]) -> Settlements:
+        has_rules = await self._has_rules(updates)
         times = Counter(update.key for update in updates)
         left, fast, words = [], list[int](), list[Any]()
         for number, update in enumerate(updates):
@@ -343,6 +352,12 @@ class RedisFastPath:
             accepted[number] = False
         wake = None if wake_in is None else int(wake_in) / 1_000_000
         return Settlements(accepted, left, steps, wake, when(next_at))
+
+    async def _has_rules(self, updates: Sequence[Update]) -> bool:
+        """Whether a rule of notifications may ask for one of these failures: they are for the general path then."""
+        if not any(isinstance(each, Settle) and each.state is State.FAILED for each in updates):
+            return False
+        return bool(await self._link.ask("HEXISTS", self._keys.entries, RULES))
 
     async def _cold(self, wanted: dict[str, str]) -> dict[str, JobRecord]:
         """What rarely changes of these jobs, by digest: asked for only if it has not been seen."""

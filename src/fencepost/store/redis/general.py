@@ -98,18 +98,9 @@ class GeneralPath:
             self._threads_of = os.getpid()
         return self._threads
 
-    def _take(
-        self,
-        generation: int,
-        history: str,
-        step: Callable[..., Any],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        writes: bool,
-        needs: Needs,
-    ) -> Any:
+    def _take(self, *asked: Any) -> Any:
         try:
-            return self._try(generation, history, step, args, kwargs, writes, needs)
+            return self._try(*asked)
         finally:
             self._losing.discard(threading.get_ident())
 

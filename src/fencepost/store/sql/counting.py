@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
 
 from fencepost.model import FireRecord
 from fencepost.store.codec import micros, moment
-from fencepost.store.counting import MOST_STRETCHES, CountQuery, SlimQuery, Stretch
+from fencepost.store.counting import MICROSECOND, MOST_STRETCHES, CountQuery, SlimQuery, Stretch
 from fencepost.store.sql.statements import Statements
+from fencepost.store.threads import WorkerThread
 
-MICROSECOND = timedelta(microseconds=1)
+T = TypeVar("T")
 
 
 class SqlCounting(ABC):
@@ -47,3 +48,25 @@ class SqlCounting(ABC):
 
     @abstractmethod
     def slim_fires(self, query: SlimQuery) -> list[FireRecord]: ...
+
+
+class SqlCounts:
+    """The same from elsewhere than the thread of a store."""
+
+    def __init__(self, thread: WorkerThread, counted: Callable[[Callable[[SqlCounting], Any]], Any]) -> None:
+        """`counted`: how the thread counts on a connection."""
+        self._thread = thread
+        self._counted = counted
+
+    async def count_fires(self, query: CountQuery) -> list[tuple[datetime, str, int]]:
+        return await self._ask(lambda counting: counting.count_fires(query))
+
+    async def stretches(self, query: CountQuery) -> list[Stretch]:
+        return await self._ask(lambda counting: counting.stretches(query))
+
+    async def slim_fires(self, query: SlimQuery) -> list[FireRecord]:
+        return await self._ask(lambda counting: counting.slim_fires(query))
+
+    async def _ask(self, count: Callable[[SqlCounting], T]) -> T:
+        counted: T = await self._thread.run(self._counted, count)
+        return counted

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from fencepost.model import FireRecord
-from fencepost.store.codec import micros
-from fencepost.store.counting import SLIM, SlimQuery, slim_fire
-from fencepost.store.sql.counting import MICROSECOND, SqlCounting
+from fencepost.store.counting import SLIM, SlimQuery, slim_fire, slim_values
+from fencepost.store.sql.counting import SqlCounting
 from fencepost.store.sqlite.statements import SqliteStatements
 
 # Each condition is word for word that of its index: only then is it used.
@@ -51,12 +50,6 @@ class SqliteCounting(SqlCounting):
     def slim_fires(self, query: SlimQuery) -> list[FireRecord]:
         place = _FAILURES if query.unsuccessful else _PAST
         statement = _OF_ONE if query.every is None else _SOME.replace("PLACE", place)
-        values = {
-            "job": query.job_id,
-            "since": micros(query.since),
-            "until": micros(query.until),
-            "limit": query.limit,
-            "width": query.every // MICROSECOND if query.every else 1,
-        }
-        rows = self._sqlite.db.execute(self._sqlite.names.sql(statement), values).fetchall()
+        sql = self._sqlite
+        rows = sql.db.execute(sql.names.sql(statement), slim_values(query)).fetchall()
         return [slim_fire(key, bool(scheduled), row) for key, scheduled, *row in rows]

@@ -11,11 +11,11 @@ from fencepost.testing.conformance.harness import Harness
 
 
 async def watch(harness: Harness, *on: str, jobs: str = "", channel: str = "ops") -> None:
-    assert await harness.store.put_rules(channel, [NotificationRule(channel, on, jobs)])
+    assert await harness.store.notices.put_rules(channel, [NotificationRule(channel, on, jobs)])
 
 
 async def waiting(harness: Harness, channel: str = "", aside: bool = False) -> list[Waiting]:
-    found: Outbox = await harness.store.outbox(OutboxQuery(channel, aside))
+    found: Outbox = await harness.store.notices.outbox(OutboxQuery(channel, aside))
     return list(found.notices)
 
 
@@ -33,7 +33,7 @@ async def next_run(harness: Harness, state: State) -> FireRecord:
 class NoticeRules:
     async def test_without_a_rule_nothing_is_written(self, harness: Harness) -> None:
         await harness.settle(await harness.running(), State.FAILED)
-        assert await harness.store.outbox(OutboxQuery()) == Outbox()
+        assert await harness.store.notices.outbox(OutboxQuery()) == Outbox()
 
     async def test_failures_in_a_row_are_one_notice_and_one_recovery(self, harness: Harness) -> None:
         await watch(harness, "failed", "recovered")
@@ -110,7 +110,7 @@ class NoticeRules:
         term = await harness.elect("a")
         fire = await harness.running()
         await watch(harness, "failed")
-        checked = await harness.store.watch_jobs("a", term, JobPage(10))
+        checked = await harness.store.notices.watch_jobs("a", term, JobPage(10))
         assert checked is not None
         assert (checked.after, checked.next_in) == ("", {})
         await harness.settle(fire, State.FAILED)
@@ -118,25 +118,25 @@ class NoticeRules:
 
     async def test_only_the_leader_checks_for_what_did_not_happen(self, harness: Harness) -> None:
         term = await harness.elect("a")
-        assert await harness.store.watch_jobs("a", term - 1, JobPage(10)) is None
-        assert await harness.store.watch_jobs("b", term, JobPage(10)) is None
+        assert await harness.store.notices.watch_jobs("a", term - 1, JobPage(10)) is None
+        assert await harness.store.notices.watch_jobs("b", term, JobPage(10)) is None
 
     async def test_a_late_start(self, harness: Harness) -> None:
         await watch(harness, "late:20", "recovered")
         term = await harness.elect("a")
         await harness.define("job", every(minutes=1))
         await harness.plan()
-        checked = await harness.store.watch_jobs("a", term, ids=["job"])
+        checked = await harness.store.notices.watch_jobs("a", term, ids=["job"])
         assert checked is not None
         assert checked.next_in == {"job": 80.0}
         await harness.elapse(79)
-        checked = await harness.store.watch_jobs("a", term, ids=["job"])
+        checked = await harness.store.notices.watch_jobs("a", term, ids=["job"])
         assert checked is not None
         assert checked.next_in == {"job": 1.0}
         assert await causes(harness) == []
         await harness.elapse(1)
         for _ in range(2):
-            await harness.store.watch_jobs("a", term, ids=["job"])
+            await harness.store.notices.watch_jobs("a", term, ids=["job"])
         assert await causes(harness) == ["late"]
         await harness.settle(await harness.claim("a"))
         assert await causes(harness) == ["late", "recovered"]
@@ -146,12 +146,12 @@ class NoticeRules:
         term = await harness.elect("a")
         await harness.settle(await harness.running())
         await harness.elapse(290)
-        checked = await harness.store.watch_jobs("a", term, ids=["job"])
+        checked = await harness.store.notices.watch_jobs("a", term, ids=["job"])
         assert checked is not None
         assert checked.next_in == {"job": 10.0}
         await harness.elapse(10)
         for _ in range(2):
-            await harness.store.watch_jobs("a", term, JobPage(10))
+            await harness.store.notices.watch_jobs("a", term, JobPage(10))
         assert await causes(harness) == ["no_success"]
 
     async def test_a_paused_job_is_not_late(self, harness: Harness) -> None:
@@ -161,7 +161,7 @@ class NoticeRules:
         await harness.plan()
         await harness.pause("job")
         await harness.elapse(200)
-        await harness.store.watch_jobs("a", term, ids=["job"])
+        await harness.store.notices.watch_jobs("a", term, ids=["job"])
         assert await causes(harness) == []
 
     async def test_what_was_delivered_is_gone(self, harness: Harness) -> None:
@@ -169,37 +169,37 @@ class NoticeRules:
         await harness.settle(await harness.running(), State.FAILED)
         (found,) = await waiting(harness)
         failed = NoticeChange(found.key, "failed", "refused")
-        assert await harness.store.update_outbox([failed], {"channels": {"ops": {}}}) == (True,)
+        assert await harness.store.notices.update_outbox([failed], {"channels": {"ops": {}}}) == (True,)
         (found,) = await waiting(harness)
         assert (found.attempts, found.error) == (1, "refused")
-        assert await harness.store.update_outbox([NoticeChange(found.key, "delivered")]) == (True,)
-        assert await harness.store.update_outbox([NoticeChange(found.key, "delivered")]) == (False,)
-        left = await harness.store.outbox(OutboxQuery())
+        assert await harness.store.notices.update_outbox([NoticeChange(found.key, "delivered")]) == (True,)
+        assert await harness.store.notices.update_outbox([NoticeChange(found.key, "delivered")]) == (False,)
+        left = await harness.store.notices.outbox(OutboxQuery())
         assert (left.notices, left.report, left.waiting) == ((), {"channels": {"ops": {}}}, {})
 
     async def test_one_that_is_set_aside_can_be_tried_again(self, harness: Harness) -> None:
         await watch(harness, "failed")
         await harness.settle(await harness.running(), State.FAILED)
         (found,) = await waiting(harness)
-        await harness.store.update_outbox([NoticeChange(found.key, "aside", "gone")])
+        await harness.store.notices.update_outbox([NoticeChange(found.key, "aside", "gone")])
         assert await waiting(harness) == []
         (aside,) = await waiting(harness, "ops", aside=True)
         assert (aside.notice, aside.error) == (found.notice, "gone")
-        assert (await harness.store.outbox(OutboxQuery())).aside == {"ops": 1}
-        await harness.store.update_outbox([NoticeChange(aside.key, "retry")])
+        assert (await harness.store.notices.outbox(OutboxQuery())).aside == {"ops": 1}
+        await harness.store.notices.update_outbox([NoticeChange(aside.key, "retry")])
         (again,) = await waiting(harness)
         assert (again.notice, again.attempts) == (found.notice, 0)
-        await harness.store.update_outbox([NoticeChange(again.key, "drop")])
+        await harness.store.notices.update_outbox([NoticeChange(again.key, "drop")])
         assert await waiting(harness) == []
 
     async def test_rules_replace_those_of_the_same_channel(self, harness: Harness) -> None:
         await watch(harness, "failed")
         await watch(harness, "lost", channel="pager")
         await watch(harness, "missed")
-        rules = (await harness.store.outbox(OutboxQuery())).rules
+        rules = (await harness.store.notices.outbox(OutboxQuery())).rules
         assert {(rule.channel, rule.on) for rule in rules} == {("ops", ("missed",)), ("pager", ("lost",))}
-        assert not await harness.store.put_rules("ops", [NotificationRule("ops", ("missed",))])
-        assert await harness.store.put_rules("ops", [])
+        assert not await harness.store.notices.put_rules("ops", [NotificationRule("ops", ("missed",))])
+        assert await harness.store.notices.put_rules("ops", [])
 
     async def test_a_rule_holds_as_soon_as_it_is_stored(self, harness: Harness) -> None:
         fire = await harness.running()
@@ -210,11 +210,11 @@ class NoticeRules:
 
     async def test_a_rule_made_by_hand_holds_beside_those_of_code(self, harness: Harness) -> None:
         made = NotificationRule("ops", ("lost",), name="night", by="Ann")
-        assert await harness.store.change_rule("night", made, "Ann")
-        assert not await harness.store.change_rule("night", made, "Ann")
+        assert await harness.store.notices.change_rule("night", made, "Ann")
+        assert not await harness.store.notices.change_rule("night", made, "Ann")
         await watch(harness, "failed")
         await watch(harness, "missed")
-        rules = (await harness.store.outbox(OutboxQuery())).rules
+        rules = (await harness.store.notices.outbox(OutboxQuery())).rules
         assert {(rule.name, rule.on, rule.source) for rule in rules} == {
             ("night", ("lost",), "api"),
             ("", ("missed",), "code"),
@@ -227,21 +227,23 @@ class NoticeRules:
         made = NotificationRule("ops", ("lost",), name="night", by="Ann")
         changed = NotificationRule("ops", ("failed",), "report", name="night", by="Bob")
         for rule, by in ((made, "Ann"), (changed, "Bob"), (None, "Eve")):
-            assert await harness.store.change_rule("night", rule, by)
+            assert await harness.store.notices.change_rule("night", rule, by)
             await harness.elapse(1)
-        assert not await harness.store.change_rule("night", None, "Eve")
-        found = await harness.store.outbox(OutboxQuery(changes=True))
+        assert not await harness.store.notices.change_rule("night", None, "Eve")
+        found = await harness.store.notices.outbox(OutboxQuery(changes=True))
         assert [(each.by, each.rule) for each in found.changes] == [
             ("Eve", None),
             ("Bob", changed),
             ("Ann", made),
         ]
         assert found.rules == ()
-        assert (await harness.store.outbox(OutboxQuery())).changes == ()
+        assert (await harness.store.notices.outbox(OutboxQuery())).changes == ()
 
     async def test_what_two_rules_ask_for_alike_is_notified_once(self, harness: Harness) -> None:
         await watch(harness, "failed")
-        await harness.store.change_rule("night", NotificationRule("ops", ("failed",), name="night"), "Ann")
+        await harness.store.notices.change_rule(
+            "night", NotificationRule("ops", ("failed",), name="night"), "Ann"
+        )
         await harness.settle(await harness.running(), State.FAILED)
         assert await causes(harness) == ["failed"]
 
@@ -250,7 +252,7 @@ class NoticeRules:
         await harness.settle(await harness.running())
         await next_run(harness, State.SUCCEEDED)
         everything = [each.key for each in await waiting(harness)]
-        first = await harness.store.outbox(OutboxQuery(limit=3))
-        rest = await harness.store.outbox(OutboxQuery(after=first.notices[-1].key))
+        first = await harness.store.notices.outbox(OutboxQuery(limit=3))
+        rest = await harness.store.notices.outbox(OutboxQuery(after=first.notices[-1].key))
         assert [each.key for each in (*first.notices, *rest.notices)] == everything
         assert (first.waiting, len(everything)) == ({"ops": 4}, 4)

@@ -29,8 +29,8 @@ async def show(view: View, store: VisibleStore) -> Page:
     window = found.window
     outbox = aside = None
     if not sees:
-        outbox = outbox_shape(await store.whole.outbox(OutboxQuery(limit=MOST)))
-        aside = outbox_shape(await store.whole.outbox(OutboxQuery(aside=True, limit=MOST)))
+        outbox = outbox_shape(await store.whole.notices.outbox(OutboxQuery(limit=MOST)))
+        aside = outbox_shape(await store.whole.notices.outbox(OutboxQuery(aside=True, limit=MOST)))
     main = rendered(
         "cluster.html",
         view,
