@@ -23,6 +23,7 @@ from fencepost.errors import ConfigurationError, StoreUnavailable
 from fencepost.model import FireRecord, State, job_of
 from fencepost.model.fires import Remote
 from fencepost.runs.engines import Order, Ref, Sighting, ref_of
+from fencepost.store import urls
 from fencepost.store.base import ChangeJob, FireQuery, Start, Update
 from tests.engines.thread_engine import ThreadEngine
 from tests.web.serving import QUICK, eventually, service
@@ -89,10 +90,10 @@ async def test_a_store_that_is_away_when_a_worker_opens_it_does_not_fail_the_fir
                 raise StoreUnavailable("Connection closed by server.")
             await opened()
 
-        store.open = open_later
+        monkeypatch.setattr(store, "open", open_later)
         return store
 
-    real = engine_worker.store_from_url
+    real = urls.store_from_url
     monkeypatch.setattr(engine_worker, "store_from_url", store_from_url)
 
     @scheduler.task(executor="threads")
