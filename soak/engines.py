@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from tests.engines.places import PLACES
-from tests.engines.scene import TTL, Judged, play
+from tests.engines.scene import LOST_REPLIES, TTL, Judged, play
 
 
 def main() -> int:
@@ -23,10 +23,17 @@ def main() -> int:
     parser.add_argument(
         "--ttl", type=float, default=TTL, help="seconds; more on a machine with much else to do"
     )
+    parser.add_argument(
+        "--lost-replies",
+        type=int,
+        default=LOST_REPLIES,
+        help="of so many writes, the reply to one is cut off",
+    )
     parser.add_argument("--keep", action="store_true", help="keep the folder with the logs")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="fencepost-engines-"))
-    for told in play(options.engine, folder, options.seconds, options.rate, options.seed, options.ttl):
+    asked = options.seconds, options.rate, options.seed, options.ttl, options.lost_replies
+    for told in play(options.engine, folder, *asked):
         print(told, flush=True)
         if isinstance(told, Judged):
             for violation in told.violations:

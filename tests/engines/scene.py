@@ -110,7 +110,13 @@ def settings(ttl: float = TTL) -> dict[str, Any]:
 
 
 def play(
-    name: str, folder: Path, seconds: float, rate: float, seed: int = 0, ttl: float = TTL
+    name: str,
+    folder: Path,
+    seconds: float,
+    rate: float,
+    seed: int = 0,
+    ttl: float = TTL,
+    lost_replies: int = LOST_REPLIES,
 ) -> Iterator[str | Judged]:
     """What happens at one of `PLACES`, and at the end what became of it all."""
     draw = random.Random(seed)
@@ -143,7 +149,7 @@ def play(
             )
             cluster.start(2, APP, seconds=60)
             yield f"3 replicas on {name}, {rate} fires/s, bodies of {BODIES} s"
-            lost = proxy.rule(cut_after, match=b"EVALSHA", every=LOST_REPLIES)
+            lost = proxy.rule(cut_after, match=b"EVALSHA", every=lost_replies)
             left_behind: dict[Run, LeftBehind] = {}
             yield from _harm(cluster, place, draw, anchor + seconds, left_behind, ttl)
             proxy.clear()

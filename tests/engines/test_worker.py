@@ -18,11 +18,13 @@ import pytest
 
 from fencepost import Fire, Retry, Scheduler, engine_worker, every
 from fencepost.engine_worker import Verdict, carry_out
+from fencepost.engine_worker.gate import StoreGate
 from fencepost.errors import ConfigurationError, StoreUnavailable
-from fencepost.model import FireRecord, State
+from fencepost.model import FireRecord, State, job_of
 from fencepost.model.fires import Remote
 from fencepost.runs.engines import Order, Ref, Sighting, ref_of
-from fencepost.store.base import FireQuery, Start
+from fencepost.store import urls
+from fencepost.store.base import ChangeJob, FireQuery, Start, Update
 from tests.engines.thread_engine import ThreadEngine
 from tests.web.serving import QUICK, eventually, service
 
@@ -88,10 +90,10 @@ async def test_a_store_that_is_away_when_a_worker_opens_it_does_not_fail_the_fir
                 raise StoreUnavailable("Connection closed by server.")
             await opened()
 
-        store.open = open_later
+        monkeypatch.setattr(store, "open", open_later)
         return store
 
-    real = engine_worker.store_from_url
+    real = urls.store_from_url
     monkeypatch.setattr(engine_worker, "store_from_url", store_from_url)
 
     @scheduler.task(executor="threads")
@@ -100,6 +102,30 @@ async def test_a_store_that_is_away_when_a_worker_opens_it_does_not_fail_the_fir
     fire = await run_once(scheduler, pay)
     assert (fire.state, away) == (State.SUCCEEDED, [])
     assert engine.verdicts == ["succeeded"]
+
+
+async def test_a_run_whose_job_is_removed_at_the_gate_is_given_back(url, monkeypatch):
+    """It has shut the gate behind it: nobody else can say that nothing runs."""
+    engine = ThreadEngine()
+    scheduler = scheduler_with(engine, url)
+    engine.work = finding(scheduler)
+
+    async def send(gate: StoreGate, worker: str, updates: Sequence[Update]) -> Sequence[bool]:
+        accepted = await real(gate, worker, updates)
+        if isinstance(updates[0], Start):
+            assert await gate.store.change_job(ChangeJob(job_of(updates[0].key), "remove"))
+        return accepted
+
+    real = StoreGate.send
+    monkeypatch.setattr(StoreGate, "send", send)
+
+    @scheduler.job(every(hours=1), executor="threads")
+    def pay() -> None:
+        raise AssertionError("its job is gone")
+
+    fire = await run_once(scheduler, pay)
+    assert (fire.state, fire.reason) == (State.CANCELLED, "job removed")
+    assert [attempt.outcome for attempt in fire.attempts] == ["given back"]
 
 
 async def test_an_order_that_is_delivered_five_times_runs_once(url):

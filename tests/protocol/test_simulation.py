@@ -44,6 +44,9 @@ def test_no_promise_is_broken(first: int) -> None:
         (232, ()),  # stopped and killed in the same moment
         (502, ()),  # a presence is written anew by a delayed heartbeat
         (516, ()),  # a queued fire is to be replaced, and the planner is behind
+        (523, ("engine",)),  # a backfill goes on after a restart that has lost what it had run
+        (559, ("engine",)),  # a job is removed between a worker's two questions at the start gate
+        (573, ("engine",)),  # a clock is set back while a backfill is only partly added
         (629, ()),  # a replica lost sight of a run of an engine, while its job could not be read
         (1113, ()),  # a run asks for another attempt while its job cannot be read, and was removed
         (1123, ()),  # a job follows others, and its calendar from before still owes

@@ -21,11 +21,12 @@ import pytest
 from fencepost import ConfigurationError, Retry, Scheduler, State, at, current_fire, every
 from fencepost.clock import SystemClock, moment_of
 from fencepost.errors import StoreUnavailable
-from fencepost.model import Job, Reason, ReplicaRecord, manual_key
-from fencepost.store.base import ClaimRequest, FireQuery, HeartbeatRequest, NewFire, PutJob, Report
+from fencepost.model import Backfill, Job, Reason, ReplicaRecord, manual_key
+from fencepost.store.base import ChangeJob, ClaimRequest, FireQuery, HeartbeatRequest, NewFire, PutJob, Report
 from fencepost.store.memory import MemoryStore
 from fencepost.store.rules.data_loss import restarted
 from fencepost.testing import virtual
+from fencepost.testing.conformance import HandClock, Harness
 from tests.protocol.sim import simulate
 from tests.protocol.sim.store import SimulatedStore
 from tests.unit.apps.cluster import Cluster
@@ -721,3 +722,22 @@ async def test_what_a_leaver_claimed_before_a_restart_is_not_given_back_although
     await store.leave("a")
     (fire,) = await store.find_fires(FireQuery(key=claim.fire.key))
     assert (fire.state, fire.reason) == (State.LOST, Reason.DATA_LOSS)
+
+
+async def test_a_backfill_waits_after_a_restart_until_it_is_known_whether_data_was_lost():
+    """Rows that it had added, which had run and were forgotten, were added again, later than what was noticed as lost:
+    they ran again."""
+    clock = HandClock()
+    store = MemoryStore(clock)
+    harness = Harness.with_clock(store, clock)
+    await harness.join("a")
+    await harness.define("job")
+    until = await harness.now()
+    since = until - timedelta(minutes=5)
+    given = Backfill("b", every(minutes=1, anchor=since), since, until, since)
+    assert await store.change_job(ChangeJob("job", "backfill", backfill=given))
+    restarted(store.state, moment_of(clock), "another start")
+    assert await store.plan_fires(await harness.plans()) == (False,)
+    era = (await harness.heartbeat("a")).leader.era
+    await store.claim_fires(ClaimRequest("a", 1, 1, incarnation=era.incarnation, server=era.server))
+    assert await store.plan_fires(await harness.plans()) == (True,)

@@ -110,6 +110,10 @@ class Attendant:
                     raise
                 await asyncio.sleep(order.heartbeat / 2)
                 continue
+            if accepted and claim is None:
+                # Its job was removed at this moment. The gate is shut behind this worker, so it must say that it runs
+                # nothing: else the run would be taken for one that was lost in the middle.
+                await self._sent(WaitingUpdate(GiveBack(order.key, order.token)))
             return None if claim is None else (claim, sent + TRUSTED * order.ttl)
 
     def _begin(self, claim: Claim, find: Callable[[Order], Task], start_before: float) -> None:

@@ -13,6 +13,9 @@ BATCH = 500
 ROWS = 150
 """Rows written in one step, about: a longer one would keep others from claiming."""
 SOONEST = 0.02
+REFUSED = 0.2
+"""Seconds until the next try, if no plan was written: another leader was faster, or the store's server has restarted
+and may have forgotten what a backfill has run."""
 LEFT_EVERY = 3 / 8
 """The part of a horizon between two checks of a follower. What is left unplanned at half a horizon is planned an eighth
 of it ahead of time at the latest."""
@@ -30,10 +33,11 @@ class Planner(Service):
         plans = self._expand(due, horizon)
         if not plans:
             return self._until_next(due, horizon)
+        written = False
         for batch in batches(plans):
-            await replica.store.plan_fires(batch)
+            written |= any(await replica.store.plan_fires(batch))
             replica.worker.wake()
-        return 0.0
+        return 0.0 if written else REFUSED
 
     async def _plan_what_is_left(self, horizon: float) -> float | None:
         """A healthy leader has planned a whole horizon ahead. A calendar that it has not planned up to half of that

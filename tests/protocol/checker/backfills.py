@@ -158,11 +158,14 @@ class Backfills(Judge):
                 continue
             if backfill is None or (backfill.paused and self._doubtful):
                 continue
-            if backfill.state != "done" and not self._lies_ahead(job_id, name, until):
+            lies_ahead = self._lies_ahead(job_id, name, until)
+            if backfill.state != "done" and not lies_ahead:
                 self.books.violation(
                     "P-backfill", f"{name} of {job_id} is {backfill.state} at the end: {backfill}"
                 )
             for due in sorted(asked.due - asked.added):
+                if lies_ahead and due > until:
+                    continue  # it is added when those before it have ended
                 key = f"{job_id}@{due:%Y-%m-%dT%H:%M:%S.%f}Z"
                 if not asked.only_missing and not self._doubtful:
                     self.books.violation("P-backfill", f"{name} of {job_id}: {key} was never added")

@@ -6,7 +6,7 @@ from collections import defaultdict
 from datetime import datetime
 from typing import Any, ClassVar
 
-from fencepost.model import job_of
+from fencepost.model import FireRecord, job_of
 from tests.protocol.checker.books import Attempt, Books
 from tests.protocol.checker.judge import Judge, Step
 from tests.protocol.checker.tokens import TRUSTED
@@ -139,8 +139,15 @@ class Loss(Judge):
         lost_through = self.books.state.leader.era.lost_through
         if not self.books.stepped_back or lost_through is None:
             return set()
-        bodies = [self.books.bodies.get(attempt) for attempt in self.books.forgotten]
-        return {(body.key, body.token) for body in bodies if body and body.fire.due_at > lost_through}
+        bodies = [body for attempt in self.books.forgotten if (body := self.books.bodies.get(attempt))]
+        return {(body.key, body.token) for body in bodies if self._seems_asked_since(body.fire, lost_through)}
+
+    def _seems_asked_since(self, fire: FireRecord, lost_through: datetime) -> bool:
+        """It falls due after what was lost, or a person seems to have asked for its backfill after the loss."""
+        record = self.books.state.jobs.rows.get(fire.job_id) if fire.backfill else None
+        backfill = record.backfill(fire.backfill) if record and fire.backfill else None
+        asked_at = backfill.confirmed_at if backfill else None
+        return fire.due_at > lost_through or (asked_at is not None and asked_at > lost_through)
 
     def _may_be_repeated(self, key: str) -> bool:
         state, job_id = self.books.state, job_of(key)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.engine_worker.attend import Attendant
 from fencepost.engine_worker.gate import StoreGate
+from fencepost.errors import StoreUnavailable
 from fencepost.runs.engines import GONE, RUNNING, UNSURE, WAITING, Order, Ref, Sighting, ended
 from fencepost.runs.fire import Fire
 from fencepost.runs.host import InlineHost
@@ -220,7 +221,10 @@ class FakeEngine:
             assert attendant.run is not None
             await simulation.perform(name, attendant.run.claim, fire)
 
-        worker.verdict = (await attendant.attend(lambda order: Task.of(body, order.target))).kind
+        try:
+            worker.verdict = (await attendant.attend(lambda order: Task.of(body, order.target))).kind
+        except StoreUnavailable:
+            worker.verdict = "failed"  # at the gate: the engine sees its task fail
         simulation.tell(name, "carried out", order.key, order.token, worker.verdict)
 
     def _kill(self, worker: Worker) -> None:

@@ -30,6 +30,8 @@ def feed(rows: Rows, at: Moment, plan: Plan) -> bool:
         return False
     if backfill.cursor != plan.cursor or not backfill.wants_rows:
         return False
+    if rows.leader.era.standing == "restarted":
+        return False  # the store may have forgotten rows that have run: it waits until that is known
     if _may_have_run(rows, at, record, backfill):
         backfill = changed(backfill, paused=True, note=LOST)
     else:
