@@ -27,6 +27,8 @@ set session transaction isolation level read committed;
 set session time_zone = '+00:00', innodb_lock_wait_timeout = {0}, lock_wait_timeout = {0},
     sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'
 """
+STEP = "left(concat('{step}.', database()), 64)"
+"""The name of a lock that a session holds within a step that writes, beside that of the row: it shows who does."""
 AT_REST = "set session wait_timeout = 86400"
 """Between two steps a session may be idle."""
 MEET = "select version(), @@read_only, database(), @@innodb_flush_log_at_trx_commit, @@hostname, @@port, @@datadir"
@@ -71,8 +73,7 @@ class MysqlConnection(GatheredStatements):
         """To the primary. Refuses what cannot be worked with."""
         self.names = names
         self.patience = patience
-        self.hold = max(1, patience // 2)
-        """Seconds after which the server ends a session that is silent within a step."""
+        self.hold = hold_of(patience)
         # Who waits for the lock outlasts a holder that is thrown out; and it is the server that says so.
         lock_wait = max(self.hold + 1, patience - 1)
         self.raw = pymysql.connect(
@@ -140,6 +141,11 @@ def upsert(table: str, columns: tuple[str, ...], changing: tuple[str, ...]) -> s
     """Insert rows, or change these columns of those that exist: an update of many rows in one statement."""
     changes = ", ".join(f"`{name}` = values(`{name}`)" for name in changing)
     return f"insert {into(table, columns)} on duplicate key update {changes}"
+
+
+def hold_of(patience: int) -> int:
+    """Seconds after which the server ends a session that is silent within a step."""
+    return max(1, patience // 2)
 
 
 def is_cut_off(error: pymysql.err.Error) -> bool:

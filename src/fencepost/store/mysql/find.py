@@ -21,15 +21,18 @@ NO_LIMIT, NEVER = 2**31 - 1, 2**63 - 1
 _NEWEST = "order by due_at desc, `key` desc limit ?"
 
 
-def next_of_job() -> str:
-    """When the next pending or queued fire of a job is due after a moment, which is given twice. Each part is one look
-    into the index."""
-    pending, queued = (
+def first_of_job(state: str) -> str:
+    """When the next fire of a job in this state is due after a moment: one look into the index."""
+    return (
         f"(select due_at from {{fires}} as fire force index (job) where job_id = jobs.id and state = '{state}'"
         " and due_at > ? order by due_at limit 1)"
-        for state in ("pending", "queued")
     )
-    return f"nullif(least(coalesce({pending}, {NEVER}), coalesce({queued}, {NEVER})), {NEVER})"
+
+
+def next_of_job() -> str:
+    """When the next pending or queued fire of a job is due after a moment, which is given twice."""
+    pending, queued = (f"coalesce({first_of_job(state)}, {NEVER})" for state in ("pending", "queued"))
+    return f"nullif(least({pending}, {queued}), {NEVER})"
 
 
 class MysqlLoad(SqlLoad):
