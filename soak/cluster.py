@@ -62,7 +62,7 @@ def ended(cluster: Cluster) -> StreamEvent:
 
 
 def counted(report: AuditResult, asked: datetime) -> dict[Kind, list[AuditFinding]]:
-    """What falls due between `asked` and the stop may be left undecided, and soon after nobody is there to decide it."""
+    """Without what is left undecided at the stop: it was due after `asked`, and overdue soon after."""
     return {
         kind: [each for each in found if kind is not Kind.OVERDUE or each.due_at <= asked]
         for kind, found in report.findings.items()

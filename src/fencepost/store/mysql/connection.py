@@ -73,7 +73,8 @@ class MysqlConnection(GatheredStatements):
         """To the primary. Refuses what cannot be worked with."""
         self.names = names
         self.patience = patience
-        self.hold = hold_of(patience)
+        self.hold = max(1, patience // 2)
+        """Seconds after which the server ends a session that is silent within a step."""
         # Who waits for the lock outlasts a holder that is thrown out; and it is the server that says so.
         lock_wait = max(self.hold + 1, patience - 1)
         self.raw = pymysql.connect(
@@ -141,11 +142,6 @@ def upsert(table: str, columns: tuple[str, ...], changing: tuple[str, ...]) -> s
     """Insert rows, or change these columns of those that exist: an update of many rows in one statement."""
     changes = ", ".join(f"`{name}` = values(`{name}`)" for name in changing)
     return f"insert {into(table, columns)} on duplicate key update {changes}"
-
-
-def hold_of(patience: int) -> int:
-    """Seconds after which the server ends a session that is silent within a step."""
-    return max(1, patience // 2)
 
 
 def is_cut_off(error: pymysql.err.Error) -> bool:

@@ -35,7 +35,7 @@ class MysqlLine:
         self._held: set[str] = set()
         self._stepping: int | None = None
         """The session that was seen last in the middle of a step."""
-        self.silence = PATIENCE / 2
+        self.silence = PATIENCE / 4
         """Seconds that such a session may say nothing, while the others wait for the lock of their namespace."""
 
     async def hold(self, replica: str) -> None:
@@ -66,18 +66,15 @@ class MysqlLine:
         return int(hints)
 
     def _end_silent(self, db: MysqlConnection, session: int) -> None:
-        """The server would do so, too, but it counts whole seconds. MySQL does not tell how long a session is silent."""
+        """The server would, too, but it counts whole seconds. MySQL does not tell how long a session is silent."""
         for (id,) in db.all(SILENT, session, int(self.silence * 1000)):
             with suppress(pymysql.err.OperationalError):  # it is gone
                 db.do(f"kill {id}")
 
     async def _ask(self, work: Callable[[MysqlConnection], Any]) -> Any:
         """None: there is no connection. The main one has the same trouble, and says so."""
-        return await self.session.thread.run(self._answer, work)
-
-    def _answer(self, work: Callable[[MysqlConnection], Any]) -> Any:
         try:
-            return self.session.ask(work)
+            return await self.session.thread.run(self.session.ask, work)
         except StoreUnavailable as error:
             log.debug("the line was cut: %s", error)
             return None

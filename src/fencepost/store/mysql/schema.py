@@ -6,7 +6,7 @@ All names begin with `fencepost_`, so that the application's own database can be
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fencepost.errors import ConfigurationError, NothingStored, StoreUnavailable
@@ -15,10 +15,6 @@ from fencepost.store.mysql.connection import MysqlConnection
 from fencepost.store.sql.meta import meta, namespaces, set_meta
 
 VERSION = 1
-UPGRADES: Mapping[int, str] = {}
-"""By the version that is found: what brings it to the next."""
-IN_WORDS: Mapping[int, str] = {}
-"""The same for people."""
 ENGINE, COLLATION = "InnoDB", "utf8mb4_bin"
 
 # Instants are microseconds since 1970. `turn` has one row: who locks it may write, until the commit. The indexes of
@@ -67,17 +63,17 @@ TABLES = "select table_name, engine, table_collation from information_schema.tab
 
 
 def prepare(db: MysqlConnection, place: str, creates: bool) -> None:
-    """Create the tables, or check that this version can work with them; `creates`: it may also convert them."""
+    """Create the tables, or check that this version can work with them."""
     tables = db.all(TABLES)
     if (found := stored_format(db, tables)) is not None:
         found.check(place, creates)
     elif not creates:
         raise NothingStored(place, db.names.namespace, namespaces(name for name, *_ in tables))
-    if found is None or found.steps:
+    if found is None:
         # One replica at a time: a statement that changes tables ends a transaction.
         name = f"{db.names.prefix}tables/{db.database}"[:64]
         if db.one("select get_lock(?, ?)", name, db.patience)[0] != 1:
-            raise StoreUnavailable(f"{place}: another replica is making or converting the tables")
+            raise StoreUnavailable(f"{place}: another replica is making the tables")
         try:
             _make(db)
         finally:
@@ -94,13 +90,9 @@ def prepare(db: MysqlConnection, place: str, creates: bool) -> None:
 
 def _make(db: MysqlConnection) -> None:
     options = f" engine={ENGINE} default charset=utf8mb4 collate={COLLATION} row_format=dynamic"
-    found = stored_format(db, db.all(TABLES))
     for statement in SCHEMA.split(";"):
         db.do(statement + (options if "create table" in statement else ""))
-    for version in range(found.stored if found else VERSION, VERSION):
-        for statement in UPGRADES[version].split(";"):
-            db.do(statement)
-    if found is None:
+    if stored_format(db, db.all(TABLES)) is None:
         set_meta(db, "history", db.history)
     set_meta(db, "schema", str(VERSION))  # the last: without it they are made again
 
@@ -117,4 +109,4 @@ def stored_format(db: MysqlConnection, tables: Sequence[Any]) -> Format | None:
         or (stored := meta(db, "schema")) is None
     ):
         return None
-    return format_of(int(stored), VERSION, IN_WORDS)
+    return format_of(int(stored), VERSION, {})

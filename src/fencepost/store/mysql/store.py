@@ -17,7 +17,7 @@ from fencepost.store.codec import moment
 from fencepost.store.formats import Contents
 from fencepost.store.mirror import P, T
 from fencepost.store.mysql.address import options_of
-from fencepost.store.mysql.connection import AT_REST, PATIENCE, STEP, MysqlConnection, hold_of
+from fencepost.store.mysql.connection import AT_REST, PATIENCE, STEP, MysqlConnection
 from fencepost.store.mysql.counting import MysqlCounting
 from fencepost.store.mysql.fast import MysqlFastPath
 from fencepost.store.mysql.find import MysqlFind, MysqlLoad
@@ -124,7 +124,7 @@ class MysqlStore(SqlStore):
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
         # An answer that comes after the lease has ended is of no use.
         self._session.patience = min(PATIENCE, max(1, int(request.ttl / 5)))
-        self._line.silence = hold_of(self._session.patience) / 2
+        self._line.silence = max(0.5, self._session.patience / 4)
         reply = await super().heartbeat(request)
         if request.joining and reply.known:
             await self._line.hold(request.replica)
