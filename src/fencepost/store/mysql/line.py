@@ -16,8 +16,7 @@ from typing import Any
 import pymysql
 
 from fencepost.errors import StoreUnavailable
-from fencepost.store.mysql.connection import PATIENCE, STEP, MysqlConnection
-from fencepost.store.mysql.session import Session
+from fencepost.store.mysql.connection import PATIENCE, STEP, MysqlConnection, Session
 
 log = logging.getLogger("fencepost")
 

@@ -17,14 +17,12 @@ from fencepost.store.codec import moment
 from fencepost.store.formats import Contents
 from fencepost.store.mirror import P, T
 from fencepost.store.mysql.address import options_of
-from fencepost.store.mysql.connection import AT_REST, PATIENCE, STEP, MysqlConnection
+from fencepost.store.mysql.connection import AT_REST, PATIENCE, STEP, MysqlConnection, Session
 from fencepost.store.mysql.counting import MysqlCounting
 from fencepost.store.mysql.fast import MysqlFastPath
 from fencepost.store.mysql.find import MysqlFind, MysqlLoad
 from fencepost.store.mysql.line import MysqlLine
-from fencepost.store.mysql.preflight import contents, preflight
-from fencepost.store.mysql.schema import prepare
-from fencepost.store.mysql.session import Session
+from fencepost.store.mysql.schema import contents, preflight, prepare
 from fencepost.store.preflight import Preflight
 from fencepost.store.reader import RowReader
 from fencepost.store.rows import Rows
