@@ -234,6 +234,27 @@ async def test_a_step_takes_few_requests_however_many_fires_it_is_about(mysql_ur
             assert all(requests[name] <= most[name] for name in most), requests
 
 
+async def test_a_claim_reads_no_more_where_there_is_much_history(mysql_url: str) -> None:
+    """It did: all that is live was listed by reading the whole index, while the others waited for the lock."""
+    ended = [
+        (f"old!{number}", "old", number, 0, "succeeded", 1, 1, number, 1, 0, number, 0)
+        for number in range(3000)
+    ]
+    columns = (
+        "key job_id due_at scheduled state count token claim_no attempt crashes settled cancel_requested"
+    )
+    async with opened(mysql_url) as store:
+        await join(store, "a")
+        await store.put_jobs([PutJob(job_of(f"job{number}", every(days=1))) for number in range(20)])
+        with outside(mysql_url) as other:
+            other.put("fires", columns.split(), ended)
+            other.do("analyze table {fires}")
+            plan = other.all(
+                "explain " + MysqlFastPath.DUE.replace("AMONG", "in ?"), *[0] * 2, ["job1", "job2"], 0
+            )
+        assert not [row for row in plan if row[3] in ("index", "ALL")], plan
+
+
 async def test_a_new_connection_takes_few_requests(mysql_url: str) -> None:
     with Proxy(mysql_url) as proxy:
         async with opened(proxy.url) as store:
