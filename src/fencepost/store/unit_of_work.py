@@ -260,6 +260,8 @@ class LoadedFires(Fires):
         self._reader = cache.backend.reader
         self._loaded: dict[str, datetime] = {}
         """By job: up to which due time its live fires are here."""
+        self._changed_at: dict[str, set[datetime]] = {}
+        """By job: when fires are due that were changed here."""
 
     def get(self, key: str) -> FireRecord | None:
         self._cache.load_fires([key])
@@ -268,6 +270,7 @@ class LoadedFires(Fires):
     def put(self, fire: FireRecord) -> None:
         self._table.put(fire)
         self._cache.changed_fires[fire.key] = fire
+        self._changed_at.setdefault(fire.job_id, set()).add(fire.due_at)
         self._reader.fire_written(fire.key)
 
     def drop(self, fire: FireRecord) -> None:
@@ -283,6 +286,9 @@ class LoadedFires(Fires):
         stored = self._cache.next_stored.get(job_id)
         if job_id not in self._cache.next_stored or (stored is not None and stored <= now):
             self._load([job_id], now)
+            stored = self._cache.next_stored[job_id]
+        while stored is not None and stored in self._changed_at.get(job_id, ()):
+            self._load([job_id], stored)  # it may have been cancelled here: what comes after it counts
             stored = self._cache.next_stored[job_id]
         fresh = self._table.next_planned(job_id, now)
         return min((when for when in (stored, fresh) if when), default=None)

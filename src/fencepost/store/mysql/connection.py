@@ -1,9 +1,9 @@
-"""A connection of our own: what is at its other end, how long to wait for it, and errors in our words."""
+"""Connections of our own: what is at the other end, how long to wait for it, and errors in our words."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -12,11 +12,13 @@ from pymysql.constants import CLIENT
 
 from fencepost.errors import ConfigurationError, FencepostError, StoreCorrupt, StoreUnavailable
 from fencepost.model import checked_id
+from fencepost.settings import redacted
+from fencepost.store.mirror import T
 from fencepost.store.mysql.address import options_of
 from fencepost.store.sql.gathered import GatheredStatements, Result
 from fencepost.store.sql.meta import prefix_of
 from fencepost.store.sql.statements import into
-from fencepost.store.threads import Undone
+from fencepost.store.threads import ReplyLost, Undone, WorkerThread
 
 CONNECT_TIMEOUT = 3
 PATIENCE = 6
@@ -27,6 +29,8 @@ set session transaction isolation level read committed;
 set session time_zone = '+00:00', innodb_lock_wait_timeout = {0}, lock_wait_timeout = {0},
     sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'
 """
+STEP = "left(concat('{step}.', database()), 64)"
+"""The name of a lock that a session holds within a step that writes, beside that of the row: it shows who does."""
 AT_REST = "set session wait_timeout = 86400"
 """Between two steps a session may be idle."""
 MEET = "select version(), @@read_only, database(), @@innodb_flush_log_at_trx_commit, @@hostname, @@port, @@datadir"
@@ -135,16 +139,59 @@ class MysqlConnection(GatheredStatements):
             self.raw.close()
 
 
+class Session:
+    def __init__(self, url: str, namespace: str, set_up: Callable[[MysqlConnection], None]) -> None:
+        """`set_up`: what a new connection needs."""
+        self.name = redacted(url)
+        self.url = url
+        self.names = MysqlNames(namespace)
+        self.patience = PATIENCE
+        self.thread = WorkerThread()
+        self.db: MysqlConnection | None = None
+        self._set_up = set_up
+
+    def ask(self, work: Callable[[MysqlConnection], T]) -> T:
+        """On the thread. A connection that had an error is not used again."""
+        try:
+            return work(self._connection())
+        except pymysql.err.Error as error:
+            before = self.db
+            self.hang_up()
+            ours = wrapped(error, self.name)
+            ended = error.args[:1] in ((2006,), (2013,)) and not isinstance(error.__context__, TimeoutError)
+            if before and ended and self.ask(lambda db: db.started) == before.started:
+                ours = ReplyLost(str(ours))
+            raise ours from error
+
+    def _connection(self) -> MysqlConnection:
+        if self.db is not None and self.db.patience != self.patience:
+            self.hang_up()
+        if self.db is None:
+            db = MysqlConnection(self.url, self.names, self.patience)
+            try:
+                self._set_up(db)
+            except BaseException:
+                db.close()
+                raise
+            self.db = db
+        return self.db
+
+    def hang_up(self, forked: bool = False) -> None:
+        """`forked`: in a child, where the session is the parent's."""
+        if self.db is not None:
+            self.db.close(forked)
+        self.db = None
+
+    async def close(self) -> None:
+        await self.thread.run(self.hang_up)
+        self.thread.end()
+
+
 @cache
 def upsert(table: str, columns: tuple[str, ...], changing: tuple[str, ...]) -> str:
     """Insert rows, or change these columns of those that exist: an update of many rows in one statement."""
     changes = ", ".join(f"`{name}` = values(`{name}`)" for name in changing)
     return f"insert {into(table, columns)} on duplicate key update {changes}"
-
-
-def is_cut_off(error: pymysql.err.Error) -> bool:
-    """The connection has ended; not one that is merely silent."""
-    return error.args[:1] in ((2006,), (2013,)) and not isinstance(error.__context__, TimeoutError)
 
 
 def wrapped(error: pymysql.err.Error, name: str) -> FencepostError:

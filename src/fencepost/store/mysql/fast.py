@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from fencepost.model import FireRecord
 from fencepost.store.codec import micros, ticks
 from fencepost.store.mysql.connection import upsert
-from fencepost.store.mysql.find import next_of_job
 from fencepost.store.rows import Fast
 from fencepost.store.sql.fast import SqlFastPath
 from fencepost.store.sql.rows import FIRE_FIELDS, FIRES, OUTCOME, fire_row
@@ -17,16 +16,19 @@ _CLAIMED = upsert("jobs", ("id", *HOT, "plain"), HOT)
 
 
 class MysqlFastPath(SqlFastPath):
-    DUE = f"""
-        select jobs.id, fire.`key`, fire.due_at, {next_of_job()}, definition, rest, jobs.token, decided_through, tail
-        from {{jobs}} as jobs straight_join {{fires}} as fire force index (job)
+    # `not exists` would be made a list of all that is live, by reading the whole index while others wait for the lock.
+    DUE = """
+        select jobs.id, fire.`key`, fire.due_at, (select due_at from {fires} as other force index (job)
+                where other.job_id = jobs.id and state = 'pending' and due_at > ? order by due_at limit 1),
+            definition, rest, jobs.token, decided_through, tail
+        from {jobs} as jobs straight_join {fires} as fire force index (job)
             on fire.job_id = jobs.id and fire.state = 'pending' and fire.due_at <= ?
         where jobs.id AMONG and plain and fire.scheduled and fire.count = 1 and fire.token = 0
             and fire.extra is null and fire.not_before is null and fire.due_at > coalesce(decided_through, -1)
-            and not exists (select 1 from {{fires}} as other force index (job) where other.job_id = jobs.id
-                and other.state in ('pending', 'queued') and other.due_at <= ? and other.`key` <> fire.`key`)
-            and not exists (select 1 from {{fires}} as other force index (job) where other.job_id = jobs.id
-                and other.state in ('running', 'waiting'))
+            and (select 1 from {fires} as other force index (job) where other.job_id = jobs.id
+                and other.state = 'pending' and other.due_at <= ? and other.`key` <> fire.`key` limit 1) is null
+            and (select 1 from {fires} as other force index (job) where other.job_id = jobs.id
+                and other.state in ('queued', 'running', 'waiting') limit 1) is null
     """
     # What is due of a calendar that is behind may be a backlog, which waits for the planner: its job is not decided.
     RUNNING = f"""

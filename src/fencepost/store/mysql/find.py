@@ -17,25 +17,17 @@ from fencepost.store.sql.find import SqlFind
 from fencepost.store.sql.load import SqlLoad
 from fencepost.store.sql.rows import FIRES
 
-NO_LIMIT, NEVER = 2**31 - 1, 2**63 - 1
+NO_LIMIT = 2**31 - 1
 _NEWEST = "order by due_at desc, `key` desc limit ?"
-
-
-def next_of_job() -> str:
-    """When the next pending or queued fire of a job is due after a moment, which is given twice. Each part is one look
-    into the index."""
-    pending, queued = (
-        f"(select due_at from {{fires}} as fire force index (job) where job_id = jobs.id and state = '{state}'"
-        " and due_at > ? order by due_at limit 1)"
-        for state in ("pending", "queued")
-    )
-    return f"nullif(least(coalesce({pending}, {NEVER}), coalesce({queued}, {NEVER})), {NEVER})"
 
 
 class MysqlLoad(SqlLoad):
     ACTIVE = f"{FIRES} force index (job) where state in ('running', 'waiting') and job_id"
     DUE = f"{FIRES} force index (job) where state in ('pending', 'queued') and due_at <= ? and job_id"
-    FOLLOWING = f"select id, {next_of_job()} from {{jobs}} as jobs where id"
+    FOLLOWING = """
+        select id, (select min(due_at) from {fires} as fire force index (job)
+            where fire.job_id = jobs.id and state in ('pending', 'queued') and due_at > ?)
+        from {jobs} as jobs where id"""
 
 
 class MysqlFind(SqlFind):

@@ -10,21 +10,32 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
+import pymysql
+
 from fencepost.errors import StoreUnavailable
-from fencepost.store.mysql.connection import MysqlConnection
-from fencepost.store.mysql.session import Session
+from fencepost.store.mysql.connection import PATIENCE, STEP, MysqlConnection, Session
 
 log = logging.getLogger("fencepost")
 
 GONE = "select replica from {beacons} where replica in ? and started = ? and is_used_lock(name) is null"
+HINTS = f"select hints, is_used_lock({STEP}) from {{turn}}"
+SILENT = f"""
+select id from information_schema.processlist
+where id = ? and id = is_used_lock({STEP}) and command = 'Sleep' and time_ms > ?
+"""
 
 
 class MysqlLine:
     def __init__(self, url: str, namespace: str) -> None:
         self.session = Session(url, namespace, self._light_all)
         self._held: set[str] = set()
+        self._stepping: int | None = None
+        """The session that was seen last in the middle of a step."""
+        self.silence = PATIENCE / 4
+        """Seconds that such a session may say nothing, while the others wait for the lock of their namespace."""
 
     async def hold(self, replica: str) -> None:
         """From now on this replica's beacon is lit, as long as there is a connection."""
@@ -43,16 +54,26 @@ class MysqlLine:
 
     async def hints(self) -> int | None:
         """How many there have been; None: not known."""
-        row = await self._ask(lambda db: db.one("select hints from {turn}"))
-        return row[0] if row else None
+        found: int | None = await self._ask(self._hints)
+        return found
+
+    def _hints(self, db: MysqlConnection) -> int:
+        hints, stepping = db.one(HINTS)
+        if stepping is not None and stepping == self._stepping and db.version.startswith("MariaDB"):
+            self._end_silent(db, stepping)
+        self._stepping = stepping
+        return int(hints)
+
+    def _end_silent(self, db: MysqlConnection, session: int) -> None:
+        """The server would, too, but it counts whole seconds. MySQL does not tell how long a session is silent."""
+        for (id,) in db.all(SILENT, session, int(self.silence * 1000)):
+            with suppress(pymysql.err.OperationalError):  # it is gone
+                db.do(f"kill {id}")
 
     async def _ask(self, work: Callable[[MysqlConnection], Any]) -> Any:
         """None: there is no connection. The main one has the same trouble, and says so."""
-        return await self.session.thread.run(self._answer, work)
-
-    def _answer(self, work: Callable[[MysqlConnection], Any]) -> Any:
         try:
-            return self.session.ask(work)
+            return await self.session.thread.run(self.session.ask, work)
         except StoreUnavailable as error:
             log.debug("the line was cut: %s", error)
             return None

@@ -1,4 +1,4 @@
-"""The tables, their version, and how a database is made or brought up to date.
+"""The tables and their version: how they are made, and what can be said of them before a store is opened.
 
 All names begin with `fencepost_`, so that the application's own database can be used.
 """
@@ -6,19 +6,19 @@ All names begin with `fencepost_`, so that the application's own database can be
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fencepost.errors import ConfigurationError, NothingStored, StoreUnavailable
-from fencepost.store.formats import Format, format_of
+from fencepost.store.formats import Contents, Format, format_of
 from fencepost.store.mysql.connection import MysqlConnection
+from fencepost.store.preflight import Preflight, nothing_there, ok, problem, unless_outdated, unless_restarted
+from fencepost.store.sql.contents import contents_of
 from fencepost.store.sql.meta import meta, namespaces, set_meta
 
 VERSION = 1
-UPGRADES: Mapping[int, str] = {}
-"""By the version that is found: what brings it to the next."""
-IN_WORDS: Mapping[int, str] = {}
-"""The same for people."""
+MOST_COUNTED = 1_000_000
+"""Fires."""
 ENGINE, COLLATION = "InnoDB", "utf8mb4_bin"
 
 # Instants are microseconds since 1970. `turn` has one row: who locks it may write, until the commit. The indexes of
@@ -67,17 +67,17 @@ TABLES = "select table_name, engine, table_collation from information_schema.tab
 
 
 def prepare(db: MysqlConnection, place: str, creates: bool) -> None:
-    """Create the tables, or check that this version can work with them; `creates`: it may also convert them."""
+    """Create the tables, or check that this version can work with them."""
     tables = db.all(TABLES)
     if (found := stored_format(db, tables)) is not None:
         found.check(place, creates)
     elif not creates:
         raise NothingStored(place, db.names.namespace, namespaces(name for name, *_ in tables))
-    if found is None or found.steps:
+    if found is None:
         # One replica at a time: a statement that changes tables ends a transaction.
         name = f"{db.names.prefix}tables/{db.database}"[:64]
         if db.one("select get_lock(?, ?)", name, db.patience)[0] != 1:
-            raise StoreUnavailable(f"{place}: another replica is making or converting the tables")
+            raise StoreUnavailable(f"{place}: another replica is making the tables")
         try:
             _make(db)
         finally:
@@ -94,27 +94,37 @@ def prepare(db: MysqlConnection, place: str, creates: bool) -> None:
 
 def _make(db: MysqlConnection) -> None:
     options = f" engine={ENGINE} default charset=utf8mb4 collate={COLLATION} row_format=dynamic"
-    found = stored_format(db, db.all(TABLES))
     for statement in SCHEMA.split(";"):
         db.do(statement + (options if "create table" in statement else ""))
-    for version in range(found.stored if found else VERSION, VERSION):
-        for statement in UPGRADES[version].split(";"):
-            db.do(statement)
-    if found is None:
+    if stored_format(db, db.all(TABLES)) is None:
         set_meta(db, "history", db.history)
     set_meta(db, "schema", str(VERSION))  # the last: without it they are made again
 
 
-_OURS = frozenset(
-    name.replace("_", "") for name in re.findall(r"create table if not exists \{(\w+)\}", SCHEMA)
-)
+_OURS = {name.replace("_", "") for name in re.findall(r"create table if not exists \{(\w+)\}", SCHEMA)}
 
 
 def stored_format(db: MysqlConnection, tables: Sequence[Any]) -> Format | None:
     """None: the namespace holds nothing, or was not finished."""
-    if (
-        db.names.namespace not in namespaces(name for name, *_ in tables)
-        or (stored := meta(db, "schema")) is None
-    ):
-        return None
-    return format_of(int(stored), VERSION, IN_WORDS)
+    there = namespaces(name for name, *_ in tables)
+    stored = meta(db, "schema") if db.names.namespace in there else None
+    return None if stored is None else format_of(int(stored), VERSION, {})
+
+
+def preflight(db: MysqlConnection, place: str) -> Preflight:
+    finding = ok(f"{db.version}: what was answered outlives a crash, each fire is claimed exactly once")
+    if not db.is_durable:
+        what = f"{db.version}: a crash may lose what was answered; replicas notice, and stop for one TTL"
+        finding = problem(what, "set innodb_flush_log_at_trx_commit to 1")
+    tables = db.all(TABLES)
+    if (found := stored_format(db, tables)) is None:
+        there = namespaces(name for name, *_ in tables)
+        return nothing_there(place, db.names.namespace, there, finding)
+    return unless_outdated(found, unless_restarted(meta(db, "history") == db.history, finding))
+
+
+def contents(db: MysqlConnection, place: str) -> Contents:
+    tables = db.all(TABLES)
+    if (found := stored_format(db, tables)) is None:
+        raise NothingStored(place, db.names.namespace, namespaces(name for name, *_ in tables))
+    return contents_of(db, found, MOST_COUNTED)

@@ -17,14 +17,12 @@ from fencepost.store.codec import moment
 from fencepost.store.formats import Contents
 from fencepost.store.mirror import Mirror, P, T
 from fencepost.store.mysql.address import options_of
-from fencepost.store.mysql.connection import AT_REST, PATIENCE, MysqlConnection
+from fencepost.store.mysql.connection import AT_REST, PATIENCE, STEP, MysqlConnection, Session
 from fencepost.store.mysql.counting import MysqlCounting
 from fencepost.store.mysql.fast import MysqlFastPath
 from fencepost.store.mysql.find import MysqlFind, MysqlLoad
 from fencepost.store.mysql.line import MysqlLine
-from fencepost.store.mysql.preflight import contents, preflight
-from fencepost.store.mysql.schema import prepare
-from fencepost.store.mysql.session import Session
+from fencepost.store.mysql.schema import contents, preflight, prepare
 from fencepost.store.preflight import Preflight
 from fencepost.store.reader import RowReader
 from fencepost.store.rows import Rows
@@ -46,10 +44,14 @@ JUDGED = (presence.roster, planning.due_jobs)
 
 NOW = "select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))"
 # The time is read after the lock was given, by a statement of its own: a statement's clock stands still from its begin.
-# A replica that is stopped, or cut off, with the lock in its hands is thrown out: the server waits so many seconds.
+# A replica that is stopped, or cut off, with the lock in its hands is thrown out: the server waits so many seconds. The
+# others need not (see `line.py`).
 WRITE = f"""
-set session wait_timeout = HOLD; start transaction; select hints from {{turn}} where id = 1 for update; {NOW}
+set session wait_timeout = HOLD; start transaction; select hints from {{turn}} where id = 1 for update;
+do get_lock({STEP}, 0); {NOW}
 """
+DONE = f"do release_lock({STEP}); commit"
+UNDO = f"do release_lock({STEP}); rollback; {AT_REST}"
 READ = f"set transaction isolation level repeatable read; start transaction with consistent snapshot, read only; {NOW}"
 
 
@@ -121,6 +123,7 @@ class MysqlStore(Mirror):
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
         # An answer that comes after the lease has ended is of no use.
         self._session.patience = min(PATIENCE, max(1, int(request.ttl / 5)))
+        self._line.silence = max(0.5, self._session.patience / 4)
         reply = await super().heartbeat(request)
         if request.joining and reply.known:
             await self._line.hold(request.replica)
@@ -164,12 +167,12 @@ class MysqlStore(Mirror):
                 if rows.notify:
                     db.later("update {turn} set hints = hints + 1")
             steps_taken = " ".join(sorted({step.take.__name__ for step in steps}))
-            db.commit(f"commit /* {steps_taken} */; {AT_REST}" if writes else "commit")
+            db.commit(f"{DONE} /* {steps_taken} */; {AT_REST}" if writes else "commit")
             return replies
         except pymysql.err.Error:
             raise  # the connection is closed, and the server undoes what was begun
         except BaseException:
-            db.rollback(f"rollback; {AT_REST}")
+            db.rollback(UNDO)
             raise
 
     def _rows(self, db: MysqlConnection, with_targets: bool, writes: bool) -> UnitOfWork:

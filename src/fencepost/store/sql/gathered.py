@@ -49,12 +49,12 @@ class GatheredStatements(Statements):
         return results[-len(ahead) - 1].rows[0]
 
     def commit(self, statements: str) -> None:
-        self._ask(statements)
+        self._ask(self._text(statements))
         self._unsent, self._ahead = None, {}
 
     def rollback(self, statements: str) -> None:
         self._unsent, self._ahead = None, {}
-        self._ask(statements)
+        self._ask(self._text(statements))
 
     # --- statements -----------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from fencepost.model import (
     Reason,
     State,
+    manual_key,
 )
 from fencepost.model.triggers import cron, every
 from fencepost.replica.plan import STEPS
@@ -28,6 +29,16 @@ class MendedRules:
         await harness.plan()
         due = await harness.store.due_jobs(4 * 3600, 10)
         assert [record.id for record in due.jobs] == ["other", "job"]
+
+    async def test_a_cancelled_fire_wakes_nobody(self, harness: Harness) -> None:
+        await harness.join("a")
+        await harness.define("job")
+        await harness.trigger("job", "soon", delay=30.0)
+        await harness.trigger("job", "late", delay=60.0)
+        await harness.store.cancel_fire(manual_key("job", "soon"))
+        assert (await harness.ask("a")).wake_in == 60.0
+        await harness.store.cancel_fire(manual_key("job", "late"))
+        assert (await harness.ask("a")).wake_in is None
 
     async def test_latest_never_runs_a_stretch(self, harness: Harness) -> None:
         await harness.join("a")
