@@ -864,7 +864,7 @@ class TestATakeoverBesideManyClaims:
                 iter(range(1, 99)),
             )
 
-            def after_a_claim(*args: Any) -> bool:
+            def after_a_claim(*args: Any) -> Any:
                 claim = store.claim_fires(ClaimRequest("follower", next(numbers), 1, None, *where))
                 claimed = asyncio.run_coroutine_threadsafe(claim, loop)
                 with contextlib.suppress(TimeoutError):
