@@ -124,7 +124,9 @@ async def test_a_beacon_that_ended_before_it_was_watched_is_a_hint(folders: tupl
     await asyncio.sleep(0)
     assert not hint.is_watched
     folders[1].mkdir()
-    (folders[1] / "other.alive").touch()  # made and closed: the kernel reports neither to a watch that comes later
+    (
+        folders[1] / "other.alive"
+    ).touch()  # made and closed: the kernel reports neither to a watch that comes later
     assert await asyncio.wait_for(waiting, 30)
     assert hint.is_watched
     hint.close()
