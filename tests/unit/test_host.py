@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
+from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -183,6 +186,55 @@ async def test_calls_for_another_loop_are_all_taken_however_many_threads_put_the
         thread.start()
     await eventually(lambda: len(taken) == 8_000)
     assert sorted(taken) == sorted(list(range(2_000)) * 4)
+
+
+async def test_calls_that_are_put_together_wake_the_other_loop_once(monkeypatch):
+    taken, woken = [], []
+    with other_loop() as loop:
+        mailbox = Mailbox(loop)
+        ring = loop.call_soon_threadsafe
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda call: (woken.append(call), ring(call)))
+        mailbox.put(*(partial(taken.append, number) for number in range(50)))
+        await eventually(lambda: len(taken) == 50)
+        assert taken == list(range(50))
+        assert len(woken) == 1
+
+
+async def test_coroutines_that_are_begun_together_are_begun_and_reported_with_one_wake_up_each(monkeypatch):
+    """A system call and a switch of threads per body was a fifth of the time of a replica under load."""
+    woken = Counter()
+    here = asyncio.get_running_loop()
+
+    async def body():
+        pass
+
+    with other_loop() as loop:
+        host = ThreadedHost(loop, slots=50)
+        for name, each in (("begin", loop), ("end", here)):
+            ring = each.call_soon_threadsafe
+            note = partial(
+                lambda name, ring, call, *more: (woken.update([name]), ring(call, *more)), name, ring
+            )
+            monkeypatch.setattr(each, "call_soon_threadsafe", note)
+        bodies = [Body(body) for _ in range(50)]
+        host.begin(bodies)
+        assert await asyncio.wait_for(asyncio.gather(*(each.end for each in bodies)), 20) == [None] * 50
+        assert woken == {"begin": 1, "end": 1}
+        host.close()
+
+
+@contextmanager
+def other_loop():
+    """One that runs in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(20)
+        loop.close()
 
 
 async def test_a_call_that_fails_does_not_keep_the_others_from_being_taken():
