@@ -25,7 +25,7 @@ def sent() -> Counter[str]:
 
 
 def idle_cluster(sent: Counter[str], replicas: int) -> Cluster:
-    """With the default settings, and 350 jobs of which none is due."""
+    """With the default settings, and 950 jobs of which none is due."""
     defaults = Settings()
     cluster = Cluster(
         remote=True,
@@ -33,7 +33,7 @@ def idle_cluster(sent: Counter[str], replicas: int) -> Cluster:
     )
     never = every(days=300, anchor=EPOCH + timedelta(days=1))
     for _ in range(replicas):
-        cluster.add(*(Job(f"job{number}", "body", never) for number in range(350)))
+        cluster.add(*(Job(f"job{number}", "body", never) for number in range(950)))
         cluster.run(20)
 
     def count(process: Process, name: str) -> float:

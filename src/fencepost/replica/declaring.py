@@ -2,7 +2,7 @@
 
 A definition is written once, after the start. What becomes of it later is checked a page at a time: another
 application may declare the same id, a person may have made another definition. Once per heartbeat at first and while
-something is disputed; then a page every three, and twelve between two rounds.
+something is disputed; then a page every five, and twelve between two rounds.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PAGE = 100
 """Jobs checked per heartbeat: the cost does not grow with the number of jobs."""
 ROUNDS_AT_FIRST = 3
 """Rounds of checks with a page per heartbeat."""
-BETWEEN_PAGES, BETWEEN_ROUNDS = 3, 12
-"""Heartbeats in later rounds. An idle replica has about three commands a minute to spare."""
+BETWEEN_PAGES, BETWEEN_ROUNDS = 5, 12
+"""Heartbeats in later rounds. A replica alone has little more than one command a minute to spare."""
 DELETED = "deleted from the job file"
 """Why a replica, and not a person, removed a job."""
 
