@@ -100,6 +100,7 @@ class Heartbeat(Service):
         trusted_until = sent + TRUSTED * replica.settings.run_ttl.total_seconds()
         if replica.peers.learn(reply.peers):
             replica.worker.wake()  # its turns are others now
+            replica.janitor.wake()
         replica.runs.reconcile(reply.held, request.number, trusted_until, replica.worker.concluded)
 
     def _notice_step(self, reply: HeartbeatReply) -> None:

@@ -9,6 +9,9 @@ from fencepost.runs.events import Event
 from fencepost.store.base import Roster, Suspect
 
 PRUNE_EVERY = 3600.0
+ALONE = 3
+"""Heartbeats between two checks of a leader without other replicas. One that joins wakes it: by a hint, or as a peer in
+the reply to the leader's next heartbeat."""
 
 
 class Janitor(Service):
@@ -45,7 +48,7 @@ class Janitor(Service):
         await self._prune()
         heartbeat = replica.settings.heartbeat.total_seconds()
         checks = (until_decided(silent, other.heartbeat, heartbeat) for other, silent in self._silent)
-        return min(checks, default=heartbeat)
+        return min(checks, default=ALONE * heartbeat)
 
     @property
     def others(self) -> list[str]:

@@ -20,8 +20,8 @@ from fencepost.runs.threads import DaemonThreads, Work
 
 log = logging.getLogger("fencepost")
 
-Ended = Callable[[Run, BaseException | None], None]
-"""Called once for each body when it has ended, with what it raised."""
+Ends = Sequence[tuple[Run, BaseException | None]]
+"""Bodies that have ended, each with what it raised."""
 UNLIMITED = sys.maxsize
 """The room of a host that takes as many runs as there are slots."""
 StandIn = Callable[[Fire, Sequence[str]], Any]
@@ -39,7 +39,7 @@ class InlineHost:
         return UNLIMITED
 
     def __init__(self, command: StandIn = lambda fire, words: None) -> None:
-        self._bodies = Bodies(lambda run, error: run.ended(error), command)
+        self._bodies = Bodies(_end_here, command)
 
     def begin(self, runs: Sequence[Run]) -> None:
         for run in runs:
@@ -110,9 +110,12 @@ class HostElsewhere:
         raise NotImplementedError
 
     def _report_end(self, run: Run, error: BaseException | None) -> None:
+        self._report_ends([(run, error)])
+
+    def _report_ends(self, ends: Ends) -> None:
         assert self._control is not None
         with suppress(RuntimeError):  # the control loop has ended without waiting for this
-            self._control.put(partial(self._ended, run, error))
+            self._control.put(*(partial(self._ended, run, error) for run, error in ends))
 
     def _ended(self, run: Run, error: BaseException | None) -> None:
         if run.outlived:
@@ -128,26 +131,29 @@ class ThreadedHost(HostElsewhere):
 
     def __init__(self, loop: asyncio.AbstractEventLoop, slots: int) -> None:
         super().__init__()
-        self._bodies = Bodies(self._report_end)
+        self._bodies = Bodies(self._report_ends)
         self._host = Mailbox(loop)
         self._threads = DaemonThreads("fencepost-job", slots)
 
     def begin(self, runs: Sequence[Run]) -> None:
         self._hear_here()
+        coroutines: list[Run] = []
         for run in runs:
             run.descriptors = run.context.descriptors
             run.body = body_of(run.task, run.fire, run, run.descriptors)
             if run.task.is_async and run.body is None:
-                self._on_host(run, partial(self._bodies.begin, run))
+                coroutines.append(run)
             else:
                 call = partial(self._call, run)
                 self._threads.put(call if run.variables is None else partial(run.variables.run, call))
+        if coroutines:
+            self._on_host(coroutines, self._bodies.begin)
 
     def cancel(self, run: Run) -> None:
         if run.body is not None:
             run.body.stop(run.cause or "")
         elif run.task.is_async:
-            self._on_host(run, partial(self._bodies.cancel, run))
+            self._on_host([run], self._bodies.cancel)
         else:
             self._outlive(run)
 
@@ -157,11 +163,12 @@ class ThreadedHost(HostElsewhere):
     def _call_there(self, call: Work) -> None:
         self._host.put(call)
 
-    def _on_host(self, run: Run, call: Work) -> None:
+    def _on_host(self, runs: Sequence[Run], call: Callable[[Run], None]) -> None:
         try:
-            self._host.put(call)
+            self._host.put(*(partial(call, run) for run in runs))
         except RuntimeError as closed:  # the host's loop has ended before the scheduler was stopped
-            asyncio.get_running_loop().call_soon(run.ended, closed)
+            for run in runs:
+                asyncio.get_running_loop().call_soon(run.ended, closed)
 
     def _call(self, run: Run) -> None:
         error: BaseException | None = None
@@ -185,10 +192,12 @@ class ThreadedHost(HostElsewhere):
 class Bodies:
     """Coroutines as tasks on one event loop; all of this is called there."""
 
-    def __init__(self, ended: Ended, command: StandIn | None = None) -> None:
-        self._report_end = ended
+    def __init__(self, report: Callable[[Ends], None], command: StandIn | None = None) -> None:
+        """`report`: called once for each body, together with those that end in the same turn of the loop."""
+        self._report = report
         self._command = command
         self._tasks: dict[Run, asyncio.Task[BaseException | None]] = {}
+        self._ends: list[tuple[Run, BaseException | None]] = []
 
     def begin(self, run: Run) -> None:
         task = asyncio.get_running_loop().create_task(
@@ -204,7 +213,18 @@ class Bodies:
 
     def _ended(self, run: Run, task: asyncio.Task[BaseException | None]) -> None:
         del self._tasks[run]
-        self._report_end(run, asyncio.CancelledError() if task.cancelled() else task.result())
+        self._ends.append((run, asyncio.CancelledError() if task.cancelled() else task.result()))
+        if len(self._ends) == 1:
+            asyncio.get_running_loop().call_soon(self._report_ends)
+
+    def _report_ends(self) -> None:
+        ends, self._ends = self._ends, []
+        self._report(ends)
+
+
+def _end_here(ends: Ends) -> None:
+    for run, error in ends:
+        run.ended(error)
 
 
 async def _body(run: Run, command: StandIn | None) -> BaseException | None:
@@ -230,7 +250,8 @@ async def _body(run: Run, command: StandIn | None) -> BaseException | None:
 
 class Mailbox:
     """Calls for the event loop of another thread. Waking it costs a system call and a switch of threads: calls
-    that gather until it has woken share one.
+    that are put together, or gather until it has woken, share one. The system call lets the other thread go on at once,
+    so what is put in a row, one by one, hardly gathers.
 
     The flag is cleared before the calls are taken. A caller that puts one after that finds it cleared and rings again;
     earlier callers have their calls taken now.
@@ -241,8 +262,8 @@ class Mailbox:
         self._calls: deque[Work] = deque()
         self._rung = False
 
-    def put(self, call: Work) -> None:
-        self._calls.append(call)
+    def put(self, *calls: Work) -> None:
+        self._calls.extend(calls)
         if not self._rung:
             self._rung = True
             try:

@@ -187,53 +187,43 @@ class RedisFastPath:
 
     async def jobs(self, ids: Sequence[str] | None, page: JobPage | None) -> tuple[JobRecord, ...]:
         """Without those that were removed; all, if no ids and no page are given."""
-        found: dict[str, JobRecord] = {}
         if page is not None:
-            found = await self._page_of_jobs(page)
-        elif ids is None:
-            cursor = "0"
-            while True:
-                cursor, some = await self._link.ask("HSCAN", self._keys.jobs, cursor, "COUNT", MOST)
-                found.update(await self._some_jobs(some[::2], some[1::2]))
-                if cursor == "0":
-                    break
-        elif ids:
-            found.update(await self._some_jobs(ids, await self._link.ask("HMGET", self._keys.jobs, *ids)))
-        records = [record for record in found.values() if not record.removed_at]
-        unknown = await self._unknown_since(sorted({record.job.lane for record in records}))
-        return tuple(
-            changed(record, unknown_since=unknown[record.job.lane]) if record.job.lane in unknown else record
-            for record in records
-        )
+            return tuple(await self._page_of_jobs(page))
+        if ids is not None:
+            return tuple(await self._some_jobs(tuple(dict.fromkeys(ids))))
+        found: dict[str, JobRecord] = {}
+        cursor = "0"
+        while True:
+            cursor, some = await self._link.ask("HSCAN", self._keys.jobs, cursor, "COUNT", MOST)
+            found.update({record.id: record for record in await self._some_jobs(some[::2])})
+            if cursor == "0":
+                return tuple(found.values())
 
-    async def _page_of_jobs(self, page: JobPage) -> dict[str, JobRecord]:
+    async def _page_of_jobs(self, page: JobPage) -> list[JobRecord]:
         """The ids are in no order on the server. All of them are small; the rest is read as far as the page goes."""
         ids = sorted(id for id in await self._link.ask("HKEYS", self._keys.jobs) if page.has(id))
-        found: dict[str, JobRecord] = {}
+        found: list[JobRecord] = []
         while ids and len(found) < page.limit:
             some, ids = ids[: page.limit - len(found)], ids[page.limit - len(found) :]
-            colds = await self._link.ask("HMGET", self._keys.jobs, *some)
-            records = await self._some_jobs(some, colds)
-            found.update({id: record for id, record in records.items() if not record.removed_at})
+            found += await self._some_jobs(some)
         return found
 
-    async def _unknown_since(self, names: Sequence[str]) -> dict[str, datetime]:
-        """Those of these tasks that no replica knows, and since when."""
-        found: list[TargetRecord | None] = []
-        for start in range(0, len(names), MOST):
-            some = names[start : start + MOST]
-            named = zip(some, await self._link.ask("HMGET", self._keys.targets, *some), strict=True)
-            found += [self._registry.read("target", name, target_record, row) for name, row in named if row]
-        return {target.name: target.unknown_since for target in found if target and target.unknown_since}
+    async def _some_jobs(self, ids: Sequence[str]) -> list[JobRecord]:
+        """One command, so that checking what is declared costs little; see `replica/declaring.py`."""
+        rows = await self._link.ask("EVALSHA", scripts.RECORDS, self._keys.prefix, *ids) if ids else ()
+        found: list[JobRecord] = []
+        for id, cold, hot, target in rows:
+            record = self._job(id, hot, cold)
+            if record is not None and not record.removed_at:
+                found.append(self._with_unknown_since(record, target))
+        return found
 
-    async def _some_jobs(self, ids: Sequence[str], colds: Sequence[str | None]) -> dict[str, JobRecord]:
-        hots = await self._link.ask("EVALSHA", scripts.HOTS, self._keys.prefix, *ids)
-        found = {
-            id: self._job(id, hot, cold)
-            for id, cold, hot in zip(ids, colds, hots, strict=True)
-            if cold is not None and hot is not None
-        }
-        return {id: record for id, record in found.items() if record is not None}
+    def _with_unknown_since(self, record: JobRecord, row: str | None) -> JobRecord:
+        """`row`: what is stored of its task."""
+        target = self._registry.read("target", record.job.lane, target_record, row) if row else None
+        if target is None or target.unknown_since is None:
+            return record
+        return changed(record, unknown_since=target.unknown_since)
 
     def _job(self, id: str, hot: Any, cold: str | JobRecord) -> JobRecord | None:
         """None: it cannot be read."""

