@@ -275,6 +275,20 @@ async def test_a_standby_is_refused_and_a_promoted_one_begins_a_new_incarnation(
         await store.close()
 
 
+@pytest.mark.parametrize("fast", [True, False])
+async def test_an_end_is_not_counted_while_it_is_doubtful_what_was_lost(
+    postgres_url: str, fast: bool
+) -> None:
+    """It would make up for a step that is missing."""
+    async with a_harness(postgres_url, fast) as harness:
+        fire = await harness.running()
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute("update fencepost.lease set standing = 'restarted'")
+        first = (await harness.heartbeat("a")).steps
+        assert await harness.settle(fire)
+        assert (await harness.heartbeat("a")).steps == first + 1
+
+
 async def answers(store: Store) -> bool:
     try:
         await store.roster()

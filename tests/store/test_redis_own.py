@@ -594,6 +594,17 @@ class TestLosses:
                 assert era.standing == standing
                 assert era.incarnation == before.incarnation + (standing == "restarted")
 
+    async def test_an_end_is_not_counted_while_it_is_doubtful_what_was_lost(
+        self, valkey_url: str, client: Any
+    ) -> None:
+        """It would make up for a step that is missing."""
+        async with by_hand(valkey_url) as (harness, _):
+            fire = await harness.running()
+            client.hset(f"{P}:leader", "standing", "restarted")
+            first = (await harness.heartbeat("a")).steps
+            assert await harness.settle(fire)
+            assert (await harness.heartbeat("a")).steps == first + 1
+
     async def test_scripts_that_were_forgotten_are_sent_again(self, valkey_url: str, client: Any) -> None:
         async with opened(valkey_url) as store:
             await join(store)

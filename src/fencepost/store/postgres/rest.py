@@ -13,7 +13,7 @@ from fencepost.store.rows import Rows
 from fencepost.store.rules.claims import claim_due, due_for, jobs_to_decide, next_moments
 from fencepost.store.rules.data_loss import restarted
 from fencepost.store.rules.leadership import is_leader
-from fencepost.store.rules.updates import update_claims
+from fencepost.store.rules.updates import is_counted, update_claims
 
 
 def claim_more(rows: Rows, at: Moment, request: ClaimRequest, claimed: int) -> Claimed:
@@ -42,7 +42,7 @@ def update_more(
     """The same for updates; `counted`: as a step for this replica."""
     rows.may_lose_writes = False
     updated = update_claims(rows, at, replica, updates)
-    if counted or not updated.steps or not any(updated.accepted):
+    if counted or not updated.steps or not is_counted(rows, updated.accepted):
         return updated
     # The replica's row is not held: a copy of it must not be written over what it has become.
     (steps,) = db.one("update {schema}.replicas set steps = steps + 1 where id = %s returning steps", replica)

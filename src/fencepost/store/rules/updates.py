@@ -48,13 +48,17 @@ def update_claims(rows: Rows, at: Moment, replica: str, updates: Sequence[Update
     presence, leads = rows.replicas.get(replica), rows.leader.holder == replica
     if presence is None:
         return Updated(accepted)
-    # As long as there is doubt only heartbeats count, which say what was seen: otherwise a count that was lost would be
-    # made up by what is done now.
-    if rows.may_lose_writes and any(accepted) and rows.leader.era.standing == "settled":
+    if rows.may_lose_writes and is_counted(rows, accepted):
         presence = changed(presence, steps=presence.steps + 1)
         rows.replicas.put(presence)
     next_at = None if presence.draining else rows.jobs.soonest(presence, leads)
     return Updated(accepted, wakes_in(at, next_at), presence.steps, next_at)
+
+
+def is_counted(rows: Rows, accepted: Sequence[bool]) -> bool:
+    """Whether it is a step that can be missed. As long as there is doubt only heartbeats count, which say what was
+    seen: otherwise a count that was lost would be made up by what is done now."""
+    return any(accepted) and rows.leader.era.standing == "settled"
 
 
 def _refuse_to_forget(rows: Rows, at: Moment, updates: Sequence[Update]) -> None:

@@ -44,6 +44,16 @@ class DataLossRules:
         counted = 1 if harness.store.may_lose_writes else 0
         assert (await harness.heartbeat("a")).steps == first + counted + 1
 
+    async def test_a_settlement_is_not_counted_while_it_is_doubtful_what_was_lost(
+        self, harness: Harness
+    ) -> None:
+        """It would make up for a step that is missing."""
+        fire = await harness.running()
+        assert await harness.settle(fire)
+        first = (await remember_more(harness, steps=1_000_000)).steps
+        assert await harness.settle(fire), "the same is reported again"
+        assert (await harness.heartbeat("a")).steps == first + 1
+
     async def test_more_steps_than_the_store_took_prove_a_loss(self, harness: Harness) -> None:
         await harness.elect("a")
         before = harness.era

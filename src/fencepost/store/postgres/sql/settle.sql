@@ -76,9 +76,12 @@ begin
                             else 0 end))
     select array_agg(ready.place) into settled from ready;
 
-    if settled is null and reported is null then
+    -- While it is doubtful whether writes were lost only heartbeats count, as in `rules/updates.py`.
+    if settled is not null or reported is not null then
+        update {schema}.replicas r set steps = r.steps + 1
+            where r.id = p_replica and (select l.standing = 'settled' from {schema}.lease l) returning r.steps into steps;
+    end if;
+    if steps is null then
         select r.steps into steps from {schema}.replicas r where r.id = p_replica;
-    else
-        update {schema}.replicas r set steps = r.steps + 1 where r.id = p_replica returning r.steps into steps;
     end if;
 end $$;

@@ -47,7 +47,9 @@ for holder, places in pairs(released) do redis.call('SREM', p .. ':held:' .. hol
 local key = p .. ':replica:' .. replica
 local me = redis.call('HMGET', key, 'steps', 'draining')
 if not me[1] then return {others, 0, false, false} end
-local steps = settled > 0 and redis.call('HINCRBY', key, 'steps', 1) or tonumber(me[1])
-local leads = redis.call('HGET', p .. ':leader', 'holder') == replica
-local soonest = me[2] == '0' and soonest_for(p, replica, leads)
+local lease = redis.call('HMGET', p .. ':leader', 'holder', 'standing')
+-- While it is doubtful whether writes were lost only heartbeats count, as in `rules/updates.py`.
+local is_counted = settled > 0 and lease[2] == 'settled'
+local steps = is_counted and redis.call('HINCRBY', key, 'steps', 1) or tonumber(me[1])
+local soonest = me[2] == '0' and soonest_for(p, replica, lease[1] == replica)
 return {others, steps, soonest and whole(math.max(0, soonest - now)) or false, soonest and whole(soonest) or false}
