@@ -113,6 +113,7 @@ SLOW = {
     "code_undoes_what_was_made_by_hand",
     "crashes_unbounded",
     "declared_dead_whatever_the_token",
+    "doubtful_ends_are_counted",
     "drain_leaves_at_once",
     "expiry_by_observation_alone",
     "expiry_by_the_store_clock_alone",

@@ -518,8 +518,15 @@ OF_DATA_LOSS = (
         "settling_is_not_counted",
         "updates count among the steps that can be missed",
         UPDATES,
-        "if rows.may_lose_writes and any(accepted) and",
-        "if False and",
+        "if rows.may_lose_writes and is_counted(",
+        "if False and is_counted(",
+    ),
+    mutant(
+        "doubtful_ends_are_counted",
+        "as long as it is doubtful what was lost, ends of runs do not make up for steps that are missing",
+        UPDATES,
+        'return any(accepted) and rows.leader.era.standing == "settled"',
+        "return any(accepted)",
     ),
     mutant(
         "old_tokens_outrank_new_ones",

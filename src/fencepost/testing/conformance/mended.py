@@ -30,7 +30,7 @@ class MendedRules:
         due = await harness.store.due_jobs(4 * 3600, 10)
         assert [record.id for record in due.jobs] == ["other", "job"]
 
-    async def test_a_cancelled_fire_wakes_nobody(self, harness: Harness) -> None:
+    async def test_a_cancelled_fire_wakes_no_replica(self, harness: Harness) -> None:
         await harness.join("a")
         await harness.define("job")
         await harness.trigger("job", "soon", delay=30.0)
