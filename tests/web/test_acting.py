@@ -24,6 +24,12 @@ class CountingStore(MemoryStore):
         self.calls: list[str] = []
         self.removes: str | None = None
 
+    def for_reading(self) -> MemoryStore:
+        """What the pictures of the service are read from, at any time: actions do not ask it."""
+        store = MemoryStore(self._clock)
+        store.state, store._lock, store._hints = self.state, self._lock, self._hints
+        return store
+
     async def _write(self, step: Any, *args: Any, **kwargs: Any) -> Any:
         self.calls.append(step.__name__)
         reply = await super()._write(step, *args, **kwargs)
