@@ -9,6 +9,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -30,19 +31,22 @@ from fencepost.store.base import (
     ClaimRequest,
     FireQuery,
     HeartbeatRequest,
+    NewFire,
     PutJob,
     Report,
     Seen,
     Settle,
+    Suspect,
     Update,
     Watched,
 )
 from fencepost.store.codec import micros
 from fencepost.store.redis import RedisStore, scripts
 from fencepost.store.redis.keys import Keys
-from fencepost.store.redis.rest import RedisWork
+from fencepost.store.redis.rest import RedisWork, claim_left
 from fencepost.store.redis.scripts import Script
 from fencepost.store.redis.values import place_of
+from fencepost.store.rules import presence
 from fencepost.store.urls import store_from_url
 from fencepost.testing.conformance import HandClock, Harness, StoreConformance, job_of
 from tests.cluster.harness import Cluster, Mark
@@ -340,6 +344,45 @@ class TestRaces:
             adding = [harness.trigger("job", f"m{n}") for n in range(20)]
             assert {added.outcome for added in await asyncio.gather(*adding)} == {"added"}
             assert len(await store.find_fires(FireQuery(job_id="job", states=(State.PENDING,)))) == 20
+
+    @pytest.mark.parametrize("goes", ["leaves", "is swept"])
+    async def test_what_is_claimed_while_its_replica_goes_runs_elsewhere(
+        self, valkey_url: str, client: Any, monkeypatch: pytest.MonkeyPatch, goes: str
+    ) -> None:
+        """A claim was under way when the replica stopped: the second half of it, for what a script leaves."""
+        claiming, has_read, claimed = threading.Event(), threading.Event(), threading.Event()
+
+        def slow_claim(rows: RedisWork, *args: Any) -> Any:
+            claiming.set()
+            assert has_read.wait(10)
+            return claim_left(rows, *args)
+
+        def slow_end(rows: RedisWork, at: Moment) -> None:
+            if goes == "leaves":
+                presence.leave(rows, at, "a")
+            else:
+                assert presence.sweep(rows, at, "b", 1, [Suspect("a", 0, 0.0, dead=True)])
+            has_read.set()
+            assert claimed.wait(10)
+
+        monkeypatch.setattr("fencepost.store.redis.store.claim_left", slow_claim)
+        async with opened(valkey_url, incarnation=0) as store:
+            for name in ("b", "a"):
+                server = (await join(store, name)).leader.era.server
+            ask = ClaimRequest("b", 1, 1, server=server)
+            await store.claim_fires(ask)  # the first in a history takes the general path
+            await store.put_jobs([PutJob(Job("job", "work", None, after_crash="rerun"))])
+            await store.add_fire(NewFire("job!once", "job"))
+            asking = asyncio.create_task(store.claim_fires(replace(ask, replica="a")))
+            assert await asyncio.to_thread(claiming.wait, 10)
+            ending = asyncio.create_task(store._write(slow_end))  # type: ignore[arg-type]
+            await asking
+            claimed.set()
+            await ending
+            assert [replica.id for replica in (await store.roster()).replicas] == ["b"]
+            reply = await store.claim_fires(replace(ask, number=2))
+            assert [claim.fire.key for claim in reply.claims] == ["job!once"]
+            assert not client.keys(f"{P}:held:a")
 
     async def test_progress_in_the_same_batch_comes_first(self, valkey_url: str) -> None:
         async with by_hand(valkey_url) as (harness, store):

@@ -250,6 +250,7 @@ class RedisLoad(Load):
             self._reader.fires.pop(key, None)
 
     def running(self, replica: str) -> Iterable[FireRecord]:
+        self._step.check_replica(replica)  # it changes with every claim
         found = []
         for place, row, due, edition in self._step.script(scripts.HELD, replica):
             job_id, member = split_place(place)

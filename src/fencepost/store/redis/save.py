@@ -50,6 +50,8 @@ class RedisSave(Save):
         """Of the jobs that were changed."""
         self._rows_gained: Counter[str] = Counter()
         self._reached: dict[str, int] = {}
+        self._new_holders: dict[str, None] = {}
+        """Replicas that run something now which they did not run before."""
 
     def save(self, changes: Changes) -> None:
         for change in changes.jobs:
@@ -73,6 +75,11 @@ class RedisSave(Save):
         """Put what was noted into the batch."""
         for id, replica in self.replicas.items():
             self._write_replica(id, replica)
+        for id in self._new_holders:
+            if id in self._step.replicas and id not in self.replicas:
+                # A step that has read what it runs, and lets it go, must not be written after this one.
+                self._step.check_replica(id)
+                self._step.batch.do("HINCRBY", self._step.keys.replica(id), "edition", 1)
         for id in dict.fromkeys((*self.jobs, *self.decide_soon, *self._rows_gained)):
             self._write_job(id)
         for chunk in chunks(list(self._groups)):
@@ -153,6 +160,9 @@ class RedisSave(Save):
                 self._step.batch, self._step.keys, before, fire, self._load.final_rows.get(key)
             )
             self._rows_gained[job_id] += gained
+            holder = _holder(fire)
+            if holder is not None and holder != _holder(before):
+                self._new_holders[holder] = None
             if fire is not None and lives(fire) and has_row(fire) and not self._lies_ahead(fire):
                 self._reached[job_id] = max(self._reached.get(job_id, 0), micros(fire.due_at))
 
@@ -203,3 +213,7 @@ class RedisSave(Save):
         batch.do("SADD", self._step.keys.replicas, id)
         batch.do("HSET", key, *replica_values(replica, edition, short))
         batch.do("HINCRBY", key, "steps", replica.steps - steps_before)
+
+
+def _holder(fire: FireRecord | None) -> str | None:
+    return fire.replica if fire is not None and fire.state is State.RUNNING else None

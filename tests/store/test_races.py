@@ -1,4 +1,4 @@
-"""Several replicas at once on one PostgreSQL: plain steps, careful ones and some that are alone, on the same jobs."""
+"""Several replicas at once on one store: plain steps, careful ones and some that are alone, on the same jobs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -26,12 +27,23 @@ from fencepost.store.base import (
     PutJob,
     RetryLater,
     Settle,
+    Store,
     Suspect,
     Update,
 )
 from fencepost.store.postgres import PostgresStore
+from fencepost.store.redis import RedisStore
 
-ENOUGH = {"ended": 200, "again": 3, "planned": 3, "trigger": 3, "pause": 3, "cancel": 3, "sweep": 3}
+ENOUGH = {
+    "ended": 200,
+    "again": 3,
+    "planned": 3,
+    "trigger": 3,
+    "pause": 3,
+    "cancel": 3,
+    "sweep": 3,
+    "leave": 10,
+}
 """What must have happened more often than that, however long it takes on a busy machine."""
 REPLICAS = ("a", "b", "c")
 OVERLAPS = ("skip", "skip", "queue(2)", "allow(2)")
@@ -41,9 +53,9 @@ UNDECIDED = (State.PENDING, State.QUEUED, State.RUNNING, State.WAITING)
 class Crowd:
     """Replicas that claim and settle as fast as they can, somebody who plans, and somebody who interferes."""
 
-    def __init__(self, url: str, seed: int) -> None:
+    def __init__(self, opened: Callable[[], Store], seed: int) -> None:
         self.chance = random.Random(seed)
-        self.stores = {name: PostgresStore(url) for name in (*REPLICAS, "planner", "admin")}
+        self.stores = {name: opened() for name in (*REPLICAS, "comer and goer", "planner", "admin")}
         self.jobs = [
             Job(
                 f"job{n:02}",
@@ -58,6 +70,7 @@ class Crowd:
         self.running: Counter[str] = Counter()
         self.tokens: defaultdict[str, list[int]] = defaultdict(list)
         self.happened: Counter[str] = Counter()
+        self.asks: dict[str, ClaimRequest] = {}
         self.calm = False
         """From now on everything succeeds, and nobody interferes."""
         self.over = False
@@ -66,15 +79,13 @@ class Crowd:
         for store in self.stores.values():
             await store.open()
         for name in REPLICAS:
-            request = HeartbeatRequest(
-                name, 1, 30.0, 10.0, joining=True, targets=("work",), campaign=Campaign(30.0)
-            )
-            await self.stores[name].heartbeat(request)
+            self.asks[name] = await self._join(name, self.stores[name])
         await self.stores["admin"].put_jobs([PutJob(job) for job in self.jobs])
         try:
             async with asyncio.TaskGroup() as group:
                 for name in REPLICAS:
                     group.create_task(self._work(name))
+                group.create_task(self._come_and_go())
                 group.create_task(self._plan())
                 group.create_task(self._interfere())
                 await self._until_enough_has_happened()
@@ -89,13 +100,34 @@ class Crowd:
 
     # --- those who take part --------------------------------------------------------------------------------
 
+    async def _join(self, name: str, store: Store) -> ClaimRequest:
+        """What its claims begin with."""
+        request = HeartbeatRequest(
+            name, 1, 30.0, 10.0, joining=True, targets=("work",), campaign=Campaign(30.0)
+        )
+        era = (await store.heartbeat(request)).leader.era
+        return ClaimRequest(name, 0, 1, None, era.incarnation, era.server)
+
+    async def _come_and_go(self) -> None:
+        """A replica that leaves while its claim is under way: what it was given is given back."""
+        store, life = self.stores["comer and goer"], 0
+        while not self.calm:
+            life += 1
+            ask = await self._join(f"life{life}", store)
+            claiming = asyncio.create_task(store.claim_fires(replace(ask, number=1, room=3)))
+            await asyncio.sleep(self.chance.uniform(0, 0.01))
+            await asyncio.gather(claiming, store.leave(ask.replica))
+            self.happened["leave"] += 1
+            await asyncio.sleep(self.chance.uniform(0, 0.03))
+
     async def _work(self, name: str) -> None:
         store, number, bodies = self.stores[name], 0, set[asyncio.Task[None]]()
+        ask = self.asks[name]
         while not self.over:
             number += 1
             room = self.chance.choice([1, 3, 20])
             term = 1 if name == "a" else None
-            claimed = await store.claim_fires(ClaimRequest(name, number, room, term))
+            claimed = await store.claim_fires(replace(ask, number=number, room=room, term=term))
             assert len(claimed.claims) <= room
             updates: list[Update] = []
             for claim in claimed.claims:
@@ -193,6 +225,9 @@ class Crowd:
 
 
 @pytest.mark.parametrize("seed", range(int(__import__("os").environ.get("SEEDS", "2"))))
-async def test_nothing_is_doubled_and_nothing_forgotten(postgres_url: str, seed: int) -> None:
-    crowd = Crowd(postgres_url, seed)
-    await crowd.run()
+class TestNothingIsDoubledAndNothingForgotten:
+    async def test_on_postgresql(self, postgres_url: str, seed: int) -> None:
+        await Crowd(lambda: PostgresStore(postgres_url), seed).run()
+
+    async def test_on_redis(self, valkey_url: str, seed: int) -> None:
+        await Crowd(lambda: RedisStore(valkey_url, incarnation=0), seed).run()
