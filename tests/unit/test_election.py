@@ -56,12 +56,31 @@ def test_names_are_watched_apart_and_forgotten_apart():
     assert observation.observe("b", 2, 110) == 5
 
 
-def test_a_restart_forgets_everything():
+def test_time_in_which_a_check_failed_does_not_count():
     observation = Observation(HEARTBEAT)
     observation.observe("a", 1, 100)
     observation.observe("a", 1, 109)
-    observation.restart()
-    assert observation.observe("a", 1, 110) == 0
+    for failed in range(3):
+        observation.interrupt()
+        assert observation.observe("a", 1, 109 + 10 * (failed + 1)) == 9
+    assert observation.observe("a", 1, 141) == 11
+
+
+def test_an_interruption_longer_than_a_heartbeat_starts_the_observation_over():
+    observation = Observation(HEARTBEAT)
+    observation.observe("a", 1, 100)
+    observation.observe("a", 1, 109)
+    observation.interrupt()
+    assert observation.observe("a", 1, 119.1) == 0
+    assert observation.observe("a", 1, 121.1) == 2
+
+
+def test_a_new_mark_after_an_interruption_starts_the_observation_over():
+    observation = Observation(HEARTBEAT)
+    observation.observe("a", 1, 100)
+    observation.observe("a", 1, 109)
+    observation.interrupt()
+    assert observation.observe("a", 2, 110) == 0
 
 
 # Leadership
@@ -122,14 +141,15 @@ def test_a_follower_that_was_asleep_has_not_watched():
     assert leadership.campaign(NONE).watched.seconds == HEARTBEAT
 
 
-def test_a_store_error_starts_the_watch_over():
+@pytest.mark.parametrize(("after", "seconds"), [(8.0, 8.0), (12.0, 0.0)])
+def test_nobody_is_accused_right_after_a_store_error(after, seconds):
     leadership = Leadership("me", TTL, HEARTBEAT)
     for steady in (100.0, 108.0):
         leadership.learn(lease("other"), sent=steady, steady=steady)
-    leadership.restart_observation()
+    leadership.interrupt_observation()
     assert leadership.campaign(NONE).watched is None
-    leadership.learn(lease("other"), sent=116.0, steady=116.0)
-    assert leadership.campaign(NONE).watched.seconds == 0
+    leadership.learn(lease("other"), sent=108.0 + after, steady=108.0 + after)
+    assert leadership.campaign(NONE).watched.seconds == seconds
 
 
 @pytest.mark.parametrize(

@@ -338,6 +338,46 @@ def test_a_run_goes_on_through_an_outage_shorter_than_its_ttl_and_its_result_is_
     assert not member.told("fenced")
 
 
+def test_the_dead_are_found_where_many_replies_are_lost():
+    late = []
+    for seed in range(20):
+        cluster = Cluster(remote=True, leader_ttl=30.0, run_ttl=30.0, heartbeat=10.0, horizon=60.0)
+        cluster.network.chance = random.Random(seed)
+        members = [cluster.add(job()) for _ in range(3)]
+        cluster.until(lambda members=members: all(m.replica.is_ready for m in members), 20)
+        cluster.network.weather.lose_reply = 0.3
+        cluster.run(100)
+        killed = next(member for member in members if not member.leads)
+        killed.process.kill()
+        late.append(cluster.until(lambda cluster=cluster, id=killed.replica.id: is_gone(cluster, id), 600))
+    assert max(late) < 4 * 30
+
+
+def is_gone(cluster, id):
+    return id not in {replica.id for replica in cluster.ask("roster").replicas}
+
+
+@pytest.mark.parametrize("outage", [3.0, 8.0, 13.0, 60.0])
+def test_an_outage_lets_no_replica_with_a_run_be_declared_dead(outage):
+    async def body(fire):
+        await asyncio.sleep(1000)
+
+    for start in range(10):
+        cluster = Cluster(remote=True)
+        jobs = [Job(f"job{n}", "body", every(seconds=10, anchor=EPOCH)) for n in range(20)]
+        members = [cluster.add(*jobs, body=body) for _ in range(4)]
+        cluster.run(30 + start * HEARTBEAT / 10)
+        busy = [member for member in members if member.replica.runs]
+        assert len(cluster.starts) == 20
+        assert len(busy) > 1
+        cluster.network.store_is_up = False
+        cluster.run(outage)
+        cluster.network.store_is_up = True
+        cluster.run(3 * TTL)
+        assert not any(member.told("replica.expired") for member in busy)
+        assert [fire.state for fire in cluster.fires()].count(State.RUNNING) == 20
+
+
 # Claims
 
 

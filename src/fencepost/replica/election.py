@@ -11,6 +11,8 @@ request was *sent*: the store may have granted it at any time after that, so the
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from fencepost.model import Lease
 from fencepost.store.base import Campaign, Evidence, Watched
 from fencepost.store.rules.leadership import OBSERVED
@@ -37,29 +39,49 @@ def took_over(before: Lease, campaign: Campaign) -> bool:
     return watched.gone or watched.seconds >= OBSERVED * before.heartbeat
 
 
+@dataclass(frozen=True, slots=True)
+class Watch:
+    mark: object
+    seconds: float
+    at: float
+    """When it was last checked."""
+    interrupted: bool = False
+    """A check has failed since."""
+
+
 class Observation:
     """How long each thing has been seen unchanged, by this replica's steady clock, while the store answered.
 
     The time between two checks counts for a heartbeat at the most: a replica that was itself suspended has not
-    watched, and must not declare all others dead when it wakes up. Any store error starts the observation over.
+    watched, and must not declare all others dead when it wakes up. If a check in between has failed, it does not count
+    at all; and if it was longer than a heartbeat, others may not have got through either, and the observation starts
+    over.
     """
 
     def __init__(self, heartbeat: float) -> None:
         self._heartbeat = heartbeat
-        self._seen: dict[str, tuple[object, float, float]] = {}
+        self._seen: dict[str, Watch] = {}
 
     def observe(self, name: str, mark: object, steady: float) -> float:
         """Seconds for which `name` has carried this mark."""
-        known, watched, last = self._seen.get(name, (None, 0.0, steady))
-        watched = watched + min(max(0.0, steady - last), self._heartbeat) if known == mark else 0.0
-        self._seen[name] = (mark, watched, steady)
-        return watched
+        watch = Watch(mark, self._seconds(self._seen.get(name), mark, steady), steady)
+        self._seen[name] = watch
+        return watch.seconds
+
+    def _seconds(self, before: Watch | None, mark: object, steady: float) -> float:
+        if before is None or before.mark != mark:
+            return 0.0
+        passed = max(0.0, steady - before.at)
+        if before.interrupted:
+            return before.seconds if passed <= self._heartbeat else 0.0
+        return before.seconds + min(passed, self._heartbeat)
 
     def forget_others(self, names: set[str]) -> None:
         self._seen = {name: seen for name, seen in self._seen.items() if name in names}
 
-    def restart(self) -> None:
-        self._seen.clear()
+    def interrupt(self) -> None:
+        """A check has failed."""
+        self._seen = {name: replace(watch, interrupted=True) for name, watch in self._seen.items()}
 
 
 class Leadership:
@@ -99,8 +121,8 @@ class Leadership:
         """Seconds for which another leader was seen not to renew."""
         return self._watched.seconds if self._watched else 0.0
 
-    def restart_observation(self) -> None:
-        self._observation.restart()
+    def interrupt_observation(self) -> None:
+        self._observation.interrupt()
         self._watched = None
 
     def term(self, steady: float) -> int | None:

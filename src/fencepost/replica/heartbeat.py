@@ -52,8 +52,8 @@ class Heartbeat(Service):
         try:
             reply = await replica.store.heartbeat(request)
         except Exception:
-            replica.leadership.restart_observation()
-            replica.janitor.restart_observation()
+            replica.leadership.interrupt_observation()
+            replica.janitor.interrupt_observation()
             replica.targets_changed = True
             self._lingering = None
             raise

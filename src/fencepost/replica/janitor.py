@@ -32,7 +32,7 @@ class Janitor(Service):
                 return None
             swept = await replica.store.sweep(replica.id, term, self._suspected())
         except Exception:
-            self.restart_observation()
+            self.interrupt_observation()
             raise
         if swept is None:
             return None
@@ -71,9 +71,10 @@ class Janitor(Service):
         if roster.leader.term > self.replica.leadership.lease.term:
             self.replica.heartbeat.wake()  # to learn who leads: evidence is collected against a known leader only
 
-    def restart_observation(self) -> None:
+    def interrupt_observation(self) -> None:
         """No replica can renew while the store does not answer: that silence proves nothing."""
-        self._observation = None
+        if self._observation is not None:
+            self._observation.interrupt()
         self._silent = tuple((other, 0.0) for other, _ in self._silent)
 
     def _suspected(self) -> list[Suspect]:
