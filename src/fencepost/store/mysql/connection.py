@@ -13,6 +13,7 @@ from pymysql.constants import CLIENT
 from fencepost.errors import ConfigurationError, FencepostError, StoreCorrupt, StoreUnavailable
 from fencepost.model import checked_id
 from fencepost.settings import redacted
+from fencepost.store.closing import closed_on_error
 from fencepost.store.mirror import T
 from fencepost.store.mysql.address import options_of
 from fencepost.store.sql.gathered import GatheredStatements, Result
@@ -91,11 +92,8 @@ class MysqlConnection(GatheredStatements):
             client_flag=CLIENT.MULTI_STATEMENTS,
         )
         super().__init__(names.sql, self.raw.escape)
-        try:
+        with closed_on_error(self.raw):
             self._meet(SESSION.format(lock_wait))
-        except BaseException:
-            self.raw.close()
-            raise
 
     def _meet(self, session: str) -> None:
         flavour = "MariaDB" if "mariadb" in self.raw.get_server_info().lower() else "MySQL"
@@ -168,11 +166,8 @@ class Session:
             self.hang_up()
         if self.db is None:
             db = MysqlConnection(self.url, self.names, self.patience)
-            try:
+            with closed_on_error(db):
                 self._set_up(db)
-            except BaseException:
-                db.close()
-                raise
             self.db = db
         return self.db
 

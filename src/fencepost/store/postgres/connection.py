@@ -16,6 +16,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 from fencepost.clock import SystemClock
 from fencepost.errors import ConfigurationError, FencepostError, StoreCorrupt, StoreUnavailable
 from fencepost.settings import QUOTE_IT
+from fencepost.store.closing import closed_on_error
 from fencepost.store.postgres.arrays import Bigints, BigintsDumper, Texts, TextsDumper
 from fencepost.store.postgres.names import PostgresNames
 
@@ -152,7 +153,7 @@ def connect(url: str, names: PostgresNames) -> Connection:
         **{name: value for name, value in given.items() if value is not None},
     }
     connection = Connection.connect(**options, autocommit=True)
-    try:
+    with closed_on_error(connection):
         connection.names = names
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         connection.adapters.register_dumper(Texts, TextsDumper)
@@ -162,9 +163,6 @@ def connect(url: str, names: PostgresNames) -> Connection:
             connection.do(_OWN_TIMEOUTS)
         else:
             connection.prepare_threshold = None  # the next transaction may be with another server process
-    except BaseException:
-        connection.close()
-        raise
     return connection
 
 

@@ -13,6 +13,7 @@ from psycopg.pq import TransactionStatus
 
 from fencepost.settings import redacted
 from fencepost.store import forks
+from fencepost.store.closing import closed_on_error
 from fencepost.store.postgres.connection import (
     LEFT,
     PATIENCE,
@@ -61,11 +62,8 @@ class PostgresSession:
 
     def _connect(self) -> Connection:
         db = connect(self.url, self.names)
-        try:
+        with closed_on_error(db):
             self._set_up(db)
-        except BaseException:
-            db.close()
-            raise
         self.db = db
         return db
 

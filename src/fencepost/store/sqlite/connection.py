@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fencepost.clock import SystemClock
 from fencepost.errors import NothingStored, StoreCorrupt, StoreUnavailable, StoreUnusable
+from fencepost.store.closing import closed_on_error
 from fencepost.store.local import check_writable, create_privately, refuse_network_file_system
 from fencepost.store.sql.meta import namespaces
 from fencepost.store.sqlite.preflight import wal_is_sound
@@ -60,11 +61,8 @@ class SqliteConnection:
         refuse_network_file_system(self._path.parent)
         try:
             db = self._connect(creates)
-            try:
+            with closed_on_error(db):
                 self._make_ready(db, creates)
-            except BaseException:
-                db.close()
-                raise
         except sqlite3.OperationalError as error:
             kind = StoreUnusable if _cannot_be_written(error) else StoreUnavailable
             raise kind(f"{self._path}: {error}") from error
