@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any, ClassVar
 
 from fencepost.model import FireRecord, State
-from fencepost.store.base import Adopt, Alive, Claim, GiveBack, Missing, Report, Start
+from fencepost.store.base import Adopt, Alive, Claim, GiveBack, Missing, Report, Settle, Start, Update
 from tests.protocol.checker.books import Attempt, Body, Books
 from tests.protocol.checker.judge import Judge, Step, declared_dead
 from tests.protocol.network import Request
@@ -32,6 +32,8 @@ class Tokens(Judge):
         self._on_record: set[Attempt] = set()
         """Those of them that the store has made in the history it remembers."""
         self._settled: set[Attempt] = set()
+        self._ends_told_by_engines: dict[Attempt, object] = {}
+        """A worker that comes later and says the same is answered like one whose reply was lost."""
         self._released: set[Attempt] = set()
         """Attempts after which the fire may rightly be claimed again."""
         self._repeated: set[Attempt] = set()
@@ -121,10 +123,13 @@ class Tokens(Judge):
             attempt = update.key, update.token
             if not accepted or attempt in self._settled:
                 continue
-            if self.books.current.get(update.key) != update.token:
+            is_current = self.books.current.get(update.key) == update.token
+            if not is_current and self._ends_told_by_engines.get(attempt) != _end_told(update):
                 self.books.violation(
                     "S5", f"{update.key}: stale token {update.token} was accepted ({update})"
                 )
+            if isinstance(update, Missing) and update.then is not None:
+                self._ends_told_by_engines[attempt] = _end_told(update.then)
             if isinstance(update, Report | Start | Alive | Adopt | Missing):
                 continue  # of the last ones `Engines` judges
             body = self.books.bodies.get(attempt)
@@ -209,3 +214,7 @@ class Tokens(Judge):
         self.books.losses += 1
         for attempt in self.books.forgotten:
             self.books.forgotten_in.setdefault(attempt, self.books.losses)
+
+
+def _end_told(update: Update) -> object:
+    return type(update), update.state if isinstance(update, Settle) else None
