@@ -64,7 +64,7 @@ class BanList:
 
     def started(self, *options: str, **settings: object) -> ServerProcess:
         server = self.start(*options, **settings)
-        self.until(lambda: server.popen.pid in self.pids(), server)
+        self.until(lambda: server.popen.pid in self.pids() and server.listens(), server)
         return server
 
     def until(

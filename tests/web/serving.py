@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ import httpx2
 import uvicorn
 
 from fencepost import Scheduler
-from tests.servers.ports import Port
+from tests.servers.ports import HOST, Port
 
 ROOT = Path(__file__).parents[2]
 QUICK: dict[str, Any] = {"heartbeat": 0.2, "leader_ttl": 1, "run_ttl": 2, "horizon": 2, "drain_timeout": 1}
@@ -83,6 +84,10 @@ class ServerProcess:
 
     def told(self) -> str:
         return self.log.read_text()
+
+    def listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex((HOST, int(self.url.rpartition(":")[2]))) == 0
 
     def terminate(self) -> None:
         self.popen.send_signal(signal.SIGTERM)

@@ -23,6 +23,8 @@ class Engines(Judge):
         self._over: Counter[tuple[Ref, str]] = Counter()
         """By order and replica: how often the engine has told it something else than that it runs, or will, without
         saying so in between."""
+        self._was_over: dict[tuple[Ref, str], float] = {}
+        """When it ceased to have said so twice in a row. What was sent before may arrive later."""
         self._sent: set[tuple[Ref, str]] = set()
         """Orders, and who sent them without having asked for them since."""
         self._passed: dict[Attempt, str] = {}
@@ -35,13 +37,20 @@ class Engines(Judge):
         if (ref, replica) in self._sent:
             self.books.violation("E7", f"{replica} sends {ref} again, and has not asked for it")
         self._sent.add((ref, replica))
-        self._over[ref, replica] = 0
+        self._is_on(ref, replica)
 
     def answered(self, seen: Mapping[Ref, Sighting], replica: str) -> None:
         for ref, sighting in seen.items():
             self._sent.discard((ref, replica))
-            seems_over = sighting.kind in ("gone", "ended", "unsure")
-            self._over[ref, replica] = self._over[ref, replica] + 1 if seems_over else 0
+            if sighting.kind in ("gone", "ended", "unsure"):
+                self._over[ref, replica] += 1
+            else:
+                self._is_on(ref, replica)
+
+    def _is_on(self, ref: Ref, replica: str) -> None:
+        if self._over[ref, replica] >= 2:
+            self._was_over[ref, replica] = self.books.now()
+        self._over[ref, replica] = 0
 
     def started(self, body: Body) -> None:
         """E1: a body of an engine starts only behind the gate."""
@@ -59,7 +68,7 @@ class Engines(Judge):
             elif isinstance(update, Alive):
                 self._heard[attempt] = self.books.now()
             elif isinstance(update, Missing):
-                self._swept(attempt, step.replica)
+                self._swept(attempt, step)
 
     def _gate(self, attempt: Attempt, worker: str) -> None:
         """E2: the gate opens once per token. A worker may ask again."""
@@ -69,13 +78,14 @@ class Engines(Judge):
         self._passed[attempt] = worker
         self._heard[attempt] = self.books.now()
 
-    def _swept(self, attempt: Attempt, replica: str) -> None:
+    def _swept(self, attempt: Attempt, step: Step) -> None:
         """E3: only after the engine has called it over twice, and its worker was silent: for one and a half heartbeats
         if the store's clock says that its TTL is over, which only a step of the clock may say so soon."""
         key, token = attempt
-        polls = self._over[ref_of(NAMESPACE, key, token), replica]
-        if polls < 2:
-            self.books.violation("E3", f"{key} is ended, but its engine has told {replica} so {polls} times")
+        asked = ref_of(NAMESPACE, key, token), step.replica
+        if self._over[asked] < 2 and step.sent > self._was_over.get(asked, 0.0):
+            told = f"{step.replica} so {self._over[asked]} times"
+            self.books.violation("E3", f"{key} is ended, but its engine has told {told}")
         heard = self._heard.get(attempt)
         if heard is None:
             return  # no worker has passed the gate: none may start from now on
