@@ -384,6 +384,25 @@ class TestRaces:
             assert [claim.fire.key for claim in reply.claims] == ["job!once"]
             assert not client.keys(f"{P}:held:a")
 
+    async def test_a_task_that_a_replica_comes_to_know_is_not_called_unknown(self, valkey_url: str) -> None:
+        has_read, joined = threading.Event(), threading.Event()
+
+        def slow_sweep(rows: RedisWork, at: Moment) -> None:
+            assert presence.sweep(rows, at, "b", 1, [])
+            has_read.set()
+            assert joined.wait(10)
+
+        async with opened(valkey_url) as store:
+            await join(store, "b", targets=())
+            await store.put_jobs([PutJob(Job("job", "work", None))])
+            sweeping = asyncio.create_task(store._write(slow_sweep))  # type: ignore[arg-type]
+            assert await asyncio.to_thread(has_read.wait, 10)
+            await join(store, "a")
+            joined.set()
+            await sweeping
+            [job] = await store.jobs()
+            assert job.unknown_since is None
+
     async def test_progress_in_the_same_batch_comes_first(self, valkey_url: str) -> None:
         async with by_hand(valkey_url) as (harness, store):
             fire = await harness.running("job")

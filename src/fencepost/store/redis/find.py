@@ -113,10 +113,9 @@ class RedisFind(Find):
         gone = [id for id, replica in self._noted.replicas.items() if replica is None]
         lost = Counter(name for id in gone for name in self._load.targets_of(id))
         for chunk in chunks(list(lost)):
-            known_by = self._step.call("HMGET", self._step.keys.knowers, *chunk)
-            names |= {
-                name for name, count in zip(chunk, known_by, strict=True) if int(count or 0) <= lost[name]
-            }
+            counts = self._step.call("HMGET", self._step.keys.knowers, *chunk)
+            self._load.known_by.update(zip(chunk, counts, strict=True))
+            names |= {name for name, count in zip(chunk, counts, strict=True) if int(count or 0) <= lost[name]}
         return [each for each in self._load.targets(sorted(names)) if each.name not in self._load.unheard_of]
 
     def knowing(self, target: str) -> frozenset[str]:

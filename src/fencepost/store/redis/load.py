@@ -69,6 +69,8 @@ class RedisLoad(Load):
         self.final_rows: dict[str, str] = {}
         """The texts of final ones: they are found by them."""
         self.known_targets: dict[str, TargetRecord] = {}
+        self.known_by: dict[str, str | None] = {}
+        """How many replicas know a target, as it was read."""
         self.unheard_of: set[str] = set()
         """Targets without a row: no job refers to them yet."""
         self.noted: dict[str, list[JobEvent]] = {}

@@ -109,6 +109,9 @@ class RedisSave(Save):
             batch.do("ZADD", keys.entry_keys, 0, key)
 
     def _save_target(self, target: TargetRecord) -> None:
+        if target.unknown_since is not None:  # and nobody must have come to know it meanwhile
+            known_by = self._load.known_by.get(target.name)
+            self._step.batch.check(self._step.keys.knowers, target.name, known_by or "")
         self._load.known_targets[target.name] = target
         self._step.batch.do("HSET", self._step.keys.targets, target.name, text(target))
         since = target.unknown_since
