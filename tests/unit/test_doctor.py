@@ -483,6 +483,17 @@ def test_what_is_due_and_decided_by_nobody(doctor, database, clock):
     assert not doctor().of("jobs", "problem")  # held back on purpose
 
 
+def test_a_run_whose_replica_is_not_on_record(doctor, database):
+    assert not doctor().of("jobs", "problem")
+    with closing(sqlite3.connect(database)) as db, db:
+        assert db.execute("delete from fencepost_replicas where id = 'r3'").rowcount == 1
+    done = doctor()
+    found = done.of("jobs", "problem")
+    assert f"{key('poll', '04:10')} runs on r3, which is not on record: nobody will end it" in found
+    assert f"fencepost cancel '{key('poll', '04:10')}' --owner-is-dead" in found
+    assert done.code == WRONG
+
+
 def test_a_job_that_failed_three_times(doctor, database, clock):
     story = Story(database)
     story.store, story.term, story.claims = SqliteStore(database, clock=clock), 3, 100

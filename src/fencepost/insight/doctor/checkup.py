@@ -12,7 +12,7 @@ from fencepost.insight.doctor.cluster import cluster
 from fencepost.insight.doctor.configuration import configuration
 from fencepost.insight.doctor.diagnosis import Diagnosis
 from fencepost.insight.doctor.finding import problem
-from fencepost.insight.doctor.jobs import jobs, undecided
+from fencepost.insight.doctor.jobs import abandoned, jobs, undecided
 from fencepost.insight.doctor.notifications import leader_of, notifications
 from fencepost.insight.doctor.opening import preflight
 from fencepost.insight.doctor.subject import Subject
@@ -49,8 +49,11 @@ async def checkup(
     found.add("cluster", cluster(status))
     if reading.unreadable:
         found.add("unreadable", unreadable(reading.unreadable))
-    due = [fire for fire in await undecided(store, reading.now) if sees is None or sees(fire.job_id)]
-    found.add("jobs", jobs(status, records, due, reading.now))
+    due, lonely = (
+        [fire for fire in fires if sees is None or sees(fire.job_id)]
+        for fires in (await undecided(store, reading.now), await abandoned(store))
+    )
+    found.add("jobs", jobs(status, records, due, lonely, reading.now))
     if sees is None:
         outbox = await store.notices.outbox(OutboxQuery())
         found.add("notifications", notifications(outbox, leader_of(status), reading.now))

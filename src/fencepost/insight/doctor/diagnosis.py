@@ -12,7 +12,7 @@ from fencepost.insight.doctor.clocks import clocks, distance, trips
 from fencepost.insight.doctor.cluster import cluster, is_live
 from fencepost.insight.doctor.configuration import configuration
 from fencepost.insight.doctor.finding import Finding, Level, problem, warning
-from fencepost.insight.doctor.jobs import jobs, undecided
+from fencepost.insight.doctor.jobs import abandoned, jobs, undecided
 from fencepost.insight.doctor.notifications import leader_of, notifications
 from fencepost.insight.doctor.opening import preflight
 from fencepost.insight.doctor.subject import Subject
@@ -106,7 +106,8 @@ async def _examine_work(store: Store, scheduler: Subject, target: str | None, fo
     found.add("cluster", cluster(status))
     if store.unreadable:
         found.add("unreadable", unreadable(store.unreadable.rows))
-    found.add("jobs", jobs(status, records, await undecided(store, now), now))
+    due, lonely = await undecided(store, now), await abandoned(store)
+    found.add("jobs", jobs(status, records, due, lonely, now))
     found.add(
         "notifications", notifications(await store.notices.outbox(OutboxQuery()), leader_of(status), now)
     )

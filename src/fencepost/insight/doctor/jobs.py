@@ -32,8 +32,22 @@ async def undecided(store: Store, now: datetime) -> Sequence[FireRecord]:
     return [fire for fire in found if fire.backfill is None]  # those wait for their turn
 
 
+async def abandoned(store: Store) -> Sequence[FireRecord]:
+    """Runs of replicas that are not on record. A replica that joined or left meanwhile is none of them."""
+    running = FireQuery(states=(State.RUNNING,), limit=MOST_FIRES)
+    found = [fire for fire in await store.find_fires(running) if fire.remote is None]
+    present = {replica.id for replica in (await store.roster()).replicas}
+    lonely = [fire for fire in found if fire.replica not in present]
+    still = {(fire.key, fire.token) for fire in await store.find_fires(running)} if lonely else set()
+    return [fire for fire in lonely if (fire.key, fire.token) in still]
+
+
 def jobs(
-    status: Shape, records: Sequence[JobRecord], due: Sequence[FireRecord], now: datetime
+    status: Shape,
+    records: Sequence[JobRecord],
+    due: Sequence[FireRecord],
+    abandoned: Sequence[FireRecord],
+    now: datetime,
 ) -> Iterator[Finding]:
     """`status`: an overview. `due`: fires not decided."""
     if not records:
@@ -48,6 +62,7 @@ def jobs(
     expected = {record.id: record for record in records if record.id not in held}
     yield from the_first(_overdue(due, expected, now), "`fencepost audit` lists them")
     yield from the_first(_behind(expected, now), "`fencepost audit` lists them")
+    yield from the_first(_abandoned(abandoned), "`fencepost fires --state running` lists them")
     yield from the_first(_without_parent(records), ALL_JOBS)
     yield from the_first(_differing(records), "`fencepost limits` lists them")
     yield from the_first(_failing(records), "`fencepost fires --state failed` lists them")
@@ -113,6 +128,14 @@ def _behind(expected: Mapping[str, JobRecord], now: datetime) -> Iterator[Findin
         if record.behind_at(_decided_by(record, now)):
             what = f"{id}: its calendar is planned up to {when(record.segments[0].cursor)} only"
             yield problem(what, "the leader plans it: see what is said of the cluster")
+
+
+def _abandoned(runs: Sequence[FireRecord]) -> Iterator[Finding]:
+    for fire in runs:
+        what = f"{fire.key} runs on {fire.replica}, which is not on record: nobody will end it"
+        yield problem(
+            what, f"make sure that its process is gone; then `fencepost cancel '{fire.key}' --owner-is-dead`"
+        )
 
 
 def _decided_by(record: JobRecord, now: datetime) -> datetime:

@@ -115,7 +115,9 @@ class RedisFind(Find):
         for chunk in chunks(list(lost)):
             counts = self._step.call("HMGET", self._step.keys.knowers, *chunk)
             self._load.known_by.update(zip(chunk, counts, strict=True))
-            names |= {name for name, count in zip(chunk, counts, strict=True) if int(count or 0) <= lost[name]}
+            names |= {
+                name for name, count in zip(chunk, counts, strict=True) if int(count or 0) <= lost[name]
+            }
         return [each for each in self._load.targets(sorted(names)) if each.name not in self._load.unheard_of]
 
     def knowing(self, target: str) -> frozenset[str]:
