@@ -114,7 +114,7 @@ class GeneralPath:
         writes: bool,
         needs: Needs,
     ) -> Any:
-        call, slow = partial(self._link.ask_from_thread, generation), 0
+        call, slow, over = partial(self._link.ask_from_thread, generation), 0, ""
         for attempt in range(ATTEMPTS):
             now = self._now()
             rows = RedisWork(Step(call, self._keys, now, needs), self._targets, self._registry)
@@ -128,7 +128,10 @@ class GeneralPath:
                 committed = 1 if rows.step.batch.is_empty else self._commit(call, rows, now)
                 if committed == 1:
                     return reply
-                slow += committed == TOO_SLOW
+                if committed == TOO_SLOW:
+                    slow += 1
+                else:
+                    over = f", the last over {committed}"
                 if slow == SLOW_ATTEMPTS:
                     raise StoreUnavailable(
                         f"{self._link.name}: a step took longer than a second {slow} times; the server or this process "
@@ -147,9 +150,12 @@ class GeneralPath:
                 self._losing.add(threading.get_ident())
             time.sleep(self._chance.uniform(0, 0.001 * 2 ** min(attempt, 6)))
         raise StoreUnavailable(
-            f"{self._link.name}: gave up after {ATTEMPTS} write conflicts; the store is overloaded"
+            f"{self._link.name}: gave up after {ATTEMPTS} write conflicts{over}; the store is overloaded"
         )
 
-    def _commit(self, call: Call, rows: RedisWork, now: Now) -> int:
+    def _commit(self, call: Call, rows: RedisWork, now: Now) -> int | str:
+        """1, `TOO_SLOW`, or the key of what has changed."""
         decided_for = "" if now[0] else micros(rows.at.wall)
-        return int(call("EVALSHA", scripts.COMMIT, self._keys.prefix, decided_for, *rows.step.batch.words()))
+        words = rows.step.batch.words()
+        committed: int | str = call("EVALSHA", scripts.COMMIT, self._keys.prefix, decided_for, *words)
+        return committed

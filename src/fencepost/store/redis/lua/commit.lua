@@ -1,5 +1,5 @@
--- How a careful step ends: nothing that it read has changed, or nothing is written. Gives 1; 0 if something has changed,
--- -1 if the step took too long.
+-- How a careful step ends: nothing that it read has changed, or nothing is written. Gives 1; the key of what has changed,
+-- if something has; -1 if the step took too long.
 -- ARGV: prefix, the moment it was decided for, number of checks, checks (key, field, value), commands (length, words)
 local p = ARGV[1]
 
