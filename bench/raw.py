@@ -12,7 +12,7 @@ from contextlib import closing
 
 from bench.places import Place
 
-from fencepost.store.sqlite.store import wal_is_sound
+from fencepost.store.sqlite.preflight import wal_is_sound
 
 
 def fsyncs(place: Place, seconds: float) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from fencepost import Pipeline, Scheduler, every
-from fencepost.insight.doctor.jobs import jobs, undecided
+from fencepost.insight.doctor.jobs import abandoned, jobs, undecided
 from fencepost.insight.views.overview import overview
 from fencepost.model import Origin
 from fencepost.replica.origins import _origin_of_module, _project_in, origin_of
@@ -149,7 +149,8 @@ async def test_the_next_start_does_not_undo_what_was_made_by_hand(caplog: pytest
         [line] = [each.getMessage() for each in caplog.records if "job.refused" in each.getMessage()]
         assert "report: made by hand" in line
         status, now = await overview(store, "")
-        findings = list(jobs(status, await store.jobs(), await undecided(store, now), now))
+        fires_to_decide, left_behind = await undecided(store, now), await abandoned(store)
+        findings = list(jobs(status, await store.jobs(), fires_to_decide, left_behind, now))
         [found] = [each for each in findings if "made by hand" in each.what]
         assert (found.level, "test_origins" in found.what) == ("warning", True)
         assert "jobs rm report" in (found.remedy or "")
