@@ -18,4 +18,4 @@ MODULES = sorted(
 
 @pytest.mark.parametrize("module", MODULES)
 def test_it_can_be_loaded(module: str) -> None:
-    assert importlib.import_module(module)
+    assert importlib.import_module(module).__name__ == module

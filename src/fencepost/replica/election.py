@@ -40,7 +40,7 @@ def took_over(before: Lease, campaign: Campaign) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class Silence:
     mark: object
     seconds: float
     at: float
@@ -60,15 +60,15 @@ class Observation:
 
     def __init__(self, heartbeat: float) -> None:
         self._heartbeat = heartbeat
-        self._seen: dict[str, Watch] = {}
+        self._seen: dict[str, Silence] = {}
 
     def observe(self, name: str, mark: object, steady: float) -> float:
         """Seconds for which `name` has carried this mark."""
-        watch = Watch(mark, self._seconds(self._seen.get(name), mark, steady), steady)
-        self._seen[name] = watch
-        return watch.seconds
+        seen = Silence(mark, self._seconds(self._seen.get(name), mark, steady), steady)
+        self._seen[name] = seen
+        return seen.seconds
 
-    def _seconds(self, before: Watch | None, mark: object, steady: float) -> float:
+    def _seconds(self, before: Silence | None, mark: object, steady: float) -> float:
         if before is None or before.mark != mark:
             return 0.0
         passed = max(0.0, steady - before.at)
@@ -81,7 +81,7 @@ class Observation:
 
     def interrupt(self) -> None:
         """A check has failed."""
-        self._seen = {name: replace(watch, interrupted=True) for name, watch in self._seen.items()}
+        self._seen = {name: replace(seen, interrupted=True) for name, seen in self._seen.items()}
 
 
 class Leadership:
