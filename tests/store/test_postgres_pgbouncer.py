@@ -7,10 +7,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import psycopg
 import pytest
 
 from fencepost.store.base import PutJob
 from fencepost.store.postgres import PostgresStore
+from fencepost.store.postgres.connection import connect
+from fencepost.store.postgres.names import PostgresNames
 from fencepost.testing.conformance import HandClock, Harness, job_of
 from tests.protocol.comparison import ComparedStore, compare
 from tests.servers import PostgresServer, ServerMissing
@@ -76,6 +79,21 @@ async def test_many_replicas_share_a_few_server_processes(pooler: PgBouncer, url
 async def compared(url: str, number: int, clock: HandClock) -> None:
     async with opened(url, f"seed{number}", clock) as store:
         await compare(Harness.with_clock(store, clock), 200 + number, 60)
+
+
+async def test_a_replica_that_is_stopped_in_a_fast_step_holds_nobody_up(url: str) -> None:
+    """Behind a pooler such a step holds its locks until its client sends the commit."""
+    async with opened(url) as store:
+        await join(store, "a")
+        stopped = connect(url, PostgresNames("default"))
+        try:
+            stopped.begin()
+            stopped.one("select {schema}.plainly()")
+            await join(store, "b")  # a step that is alone; it waits for locks for 4 s at the most
+            with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+                stopped.execute("commit")
+        finally:
+            stopped.close()
 
 
 async def test_a_restart_of_the_pooler_is_an_outage_and_ends(url: str, pooler: PgBouncer) -> None:
