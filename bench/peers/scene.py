@@ -24,8 +24,6 @@ from tests.servers import PostgresServer, RedisServer, Server
 
 START = 3.0
 """Seconds that processes have to start before the first fire, beside what registering takes."""
-WARM = 1.0
-"""Seconds of fires before those that are measured."""
 CATCH_UP = 20.0
 """More of them for those that begin with what fell due before they were ready."""
 PATIENCE = 60.0
@@ -123,7 +121,7 @@ class Scene:
             lambda: all((folder / f"ready.{process.pid}").exists() for process in self.processes),
             "all processes are ready",
         )
-        first = WARM + (self.grid.period if self.contender.drifts else 0)
+        first = self.contender.warm_s + (self.grid.period if self.contender.drifts else 0)
         sleep_until(max(self.work.begin, time.time()) + first)
         deadline = time.time() + CATCH_UP
         while time.time() < deadline and not self._caught_up():
