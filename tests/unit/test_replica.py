@@ -629,3 +629,22 @@ def test_a_follower_that_sees_a_newer_term_asks_who_leads():
     follower.replica.janitor.watch(newer)
     cluster.run(1)
     assert follower.replica.heartbeat.sent_so_far == beats + 1
+
+
+def test_planning_comes_to_an_end_although_fires_come_within_the_horizon_meanwhile():
+    """A hundred fires a second, one every ten milliseconds: there is always one that is not planned yet."""
+    cluster = Cluster(horizon=20)
+    asked = []
+    due_jobs = cluster.memory.due_jobs
+
+    async def counted(*args):
+        asked.append(cluster.world.now)
+        return await due_jobs(*args)
+
+    cluster.memory.due_jobs = counted
+    spread = [EPOCH + timedelta(milliseconds=10 * n) for n in range(100)]
+    cluster.add(*(Job(f"job{n:02}", "body", every(seconds=1, anchor=at)) for n, at in enumerate(spread)))
+    cluster.run(60)
+    assert len(asked) < 30, "two or three rounds every half horizon"
+    assert len(cluster.starts) >= 5900
+    assert not [fire for fire in cluster.fires() if fire.state in (State.MISSED, State.SKIPPED)]

@@ -24,20 +24,33 @@ of it ahead of time at the latest."""
 class Planner(Service):
     shortest = 0.01
 
+    _round_began: float | None = None
+    """When this replica began to plan, on the steady clock, if not all is planned yet."""
+
     async def step(self) -> float | None:
         replica = self.replica
         horizon = replica.settings.horizon.total_seconds()
         if replica.term() is None:
+            self._round_began = None
             return await self._plan_what_is_left(horizon)
-        due = await replica.store.due_jobs(horizon, BATCH)
+        due = await replica.store.due_jobs(self._left_of(horizon), BATCH)
         plans = self._expand(due, horizon)
         if not plans:
+            self._round_began = None
             return self._until_next(due, horizon)
         written = False
         for batch in batches(plans):
             written |= any(await replica.store.plan_fires(batch))
             replica.worker.wake()
         return 0.0 if written else REFUSED
+
+    def _left_of(self, horizon: float) -> float:
+        """A round plans what was within the horizon when it began. At a hundred fires a second there is always one
+        that has come within it meanwhile, and the round would never end."""
+        now = self.replica.clock.steady()
+        if self._round_began is None:
+            self._round_began = now
+        return max(0.0, horizon - (now - self._round_began))
 
     async def _plan_what_is_left(self, horizon: float) -> float | None:
         """A healthy leader has planned a whole horizon ahead. A calendar that it has not planned up to half of that
