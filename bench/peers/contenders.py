@@ -51,8 +51,8 @@ class Contender:
 
 
 ACQUAINTED_S = 25.0
-"""After two heartbeats replicas of Fencepost know each other, and one asks for each fire. Fires that are due together show
-no difference: as many replicas ask as there are fires."""
+"""After two heartbeats replicas of Fencepost know each other, and one asks for each fire. Fires that are due together
+show no difference: as many replicas ask as there are fires."""
 
 STORES = {"postgres": "PostgreSQL", "valkey": "Valkey", "sqlite": "SQLite", "memory": "memory"}
 

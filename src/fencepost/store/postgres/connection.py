@@ -42,8 +42,8 @@ BEGIN = "begin isolation level read committed"
 OWN_TIMEOUT = "select set_config('statement_timeout', '0', true)"
 """For the rest of a transaction. What the role has for the application may be less than a wait for a lock takes."""
 _THROWN_OUT_SOON = "select set_config('idle_in_transaction_session_timeout', '500', true)"
-"""A fast step is one statement. Behind a pooler it is a transaction of three requests, with locks that others wait for; a
-replica has nothing to do between them, so one that says nothing for half a second is stopped, or out of reach."""
+"""A fast step is one statement. Behind a pooler it is a transaction of three requests, with locks that others wait
+for. A replica has nothing to do between them: one that is silent for half a second is stopped, or out of reach."""
 _BEGIN_AND_ASK = f"{BEGIN}; {OWN_TIMEOUT}; {_THROWN_OUT_SOON}; select {_HISTORY} from pg_control_system()"
 _OWN_TIMEOUTS = """
 select set_config(name, '0', false) from pg_settings
