@@ -41,17 +41,34 @@ def test_it_is_stored_when_its_parent_can_be_read() -> None:
 class TakesFew(MemoryStore):
     """A store that cannot write many jobs at once: its server, or this process, is short of processor time."""
 
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+        self.refused: list[int] = []
+
     async def put_jobs(self, puts: Sequence[PutJob]) -> tuple[JobPut, ...]:
-        if len(puts) > 40:
+        if len(puts) > self.most:
+            self.refused.append(len(puts))
             raise StoreUnavailable("a step took longer than a second")
         return await super().put_jobs(puts)
 
 
-async def test_jobs_that_are_too_many_for_one_step_are_declared_in_several() -> None:
-    store = TakesFew()
+async def declared(store: MemoryStore, number: int) -> None:
     scheduler = Scheduler(store)
-    for number in range(600):
-        scheduler.job(every(days=300), id=f"job{number}")(print)
+    for each in range(number):
+        scheduler.job(every(days=300), id=f"job{each}")(print)
     async with asyncio.timeout(60), scheduler:
-        while len(await store.jobs()) < 600:
+        while len(await store.jobs()) < number:
             await asyncio.sleep(0.05)
+
+
+async def test_jobs_that_are_too_many_for_one_step_are_declared_in_several() -> None:
+    await declared(TakesFew(40), 600)
+
+
+async def test_what_failed_is_not_tried_again_and_again() -> None:
+    """Three processes that declared 10,800 jobs on one machine were not ready after a minute: steps grew until one
+    failed, after three seconds, and the next ones grew to the same size."""
+    store = TakesFew(300)
+    await declared(store, 2400)
+    assert len(store.refused) <= 2, store.refused

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 FEWEST_AT_ONCE, FIRST_AT_ONCE, MOST_AT_ONCE = 20, 100, 500
 """Jobs in one step. After one that succeeds the next has twice as many, after one that fails a quarter: where
-processor time is short a store may be unable to take many in time."""
+processor time is short a store may be unable to take many in time. Half of what failed is the most from then on, and
+20 more with each step that succeeds: a step that fails may have cost seconds."""
 PAGE = 100
 """Jobs checked per heartbeat: the cost does not grow with the number of jobs."""
 ROUNDS_AT_FIRST = 3
@@ -47,7 +48,7 @@ class Declarer(Service):
     def __init__(self, replica: Replica, jobs: Iterable[Job], job_file: Path | None = None) -> None:
         super().__init__(replica)
         self._undeclared = list(jobs)
-        self._at_once = FIRST_AT_ONCE
+        self._at_once, self._most_at_once = FIRST_AT_ONCE, MOST_AT_ONCE
         self._declared: dict[str, Job] = {}
         self._file = None if job_file is None else str(job_file)
         """The file that declares all jobs of this replica."""
@@ -128,10 +129,12 @@ class Declarer(Service):
         if self._undeclared and self.replica.notifier is not None:
             await self.replica.notifier.declare()
         while batch := self._undeclared[: self._at_once]:
-            losses, taken = self._losses, self._at_once
+            losses, taken, most = self._losses, self._at_once, self._most_at_once
             self._at_once = max(FEWEST_AT_ONCE, taken // 4)  # unless it is answered
+            self._most_at_once = max(FEWEST_AT_ONCE, taken // 2)
             await self._put(batch)
-            self._at_once = min(MOST_AT_ONCE, 2 * taken)
+            self._most_at_once = min(MOST_AT_ONCE, most + FEWEST_AT_ONCE)
+            self._at_once = min(self._most_at_once, 2 * taken)
             if losses == self._losses:  # else this may be lost, too, and is written once more
                 del self._undeclared[: len(batch)]
                 self._declared.update({job.id: job for job in batch})
