@@ -80,7 +80,10 @@ async def test_without_a_free_connection_it_says_what_to_do_and_recovers(caplog:
             hogs = take_all(server)
             with pytest.raises(StoreUnavailable, match=r"too many clients.*max_connections"):
                 await PostgresStore(server.url).open()
-            await run_one(store)  # it has its connection
+            try:
+                await run_one(store)  # it has its connection
+            except StoreUnavailable:
+                pytest.fail(f"the server ended its session; its log: {server.told()}")
             # The line is cut and finds no place: that is said once, and everything else goes on.
             line = store._signs.line().db
             assert line is not None
