@@ -67,8 +67,7 @@ async def test_jobs_that_are_too_many_for_one_step_are_declared_in_several() -> 
 
 
 async def test_what_failed_is_not_tried_again_and_again() -> None:
-    """Three processes that declared 10,800 jobs on one machine were not ready after a minute: steps grew until one
-    failed, after three seconds, and the next ones grew to the same size."""
+    """Steps grew until one failed, which may take seconds, and the next ones grew to the same size."""
     store = TakesFew(300)
     await declared(store, 2400)
     assert len(store.refused) <= 2, store.refused
