@@ -17,6 +17,7 @@ from fencepost.errors import StoreUnavailable
 from fencepost.model import Job, State, manual_key
 from fencepost.model.retry import Retry
 from fencepost.model.triggers import every
+from fencepost.replica.engines import EngineLoop
 from fencepost.replica.replica import Identity, Replica
 from fencepost.replica.service import Service
 from fencepost.runs.host import InlineHost
@@ -648,3 +649,22 @@ def test_planning_comes_to_an_end_although_fires_come_within_the_horizon_meanwhi
     assert len(asked) < 30, "two or three rounds every half horizon"
     assert len(cluster.starts) >= 5900
     assert not [fire for fire in cluster.fires() if fire.state in (State.MISSED, State.SKIPPED)]
+
+
+def test_what_the_loop_of_an_engine_writes_is_proof_of_a_loss_as_well():
+    """Otherwise a store that forgot it, an adoption for example, would seem to have lost nothing."""
+    cluster = Cluster(remote=True)
+
+    async def body(fire):
+        await asyncio.sleep(100)
+
+    member = cluster.add(job(), body=body)
+    cluster.until(lambda: cluster.starts, 30)
+    cluster.run(0.1)
+    [fire] = [fire for fire in cluster.fires() if fire.state is State.RUNNING]
+    loop = EngineLoop(member.replica, "fake", None)
+    stored = lambda: cluster.network.state.replicas.rows["r0"].steps  # noqa: E731
+    before = stored()
+    member.process.create_task(loop._update([Settle(fire.key, fire.token, State.FAILED)]))
+    cluster.run(0.1)
+    assert member.replica.data_loss.seen.steps == stored() == before + 1

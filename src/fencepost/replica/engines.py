@@ -21,7 +21,7 @@ from fencepost.model.triggers import iso
 from fencepost.replica.service import Service
 from fencepost.runs.engines import GONE, UNSURE, Engine, Order, Ref, Sighting, ref_of
 from fencepost.runs.events import Event
-from fencepost.store.base import Adopt, Claim, FireQuery, Missing, RetryLater, Settle, Update
+from fencepost.store.base import Adopt, Claim, FireQuery, Missing, RetryLater, Settle, Update, Updated
 from fencepost.store.rules.leadership import OBSERVED
 
 if TYPE_CHECKING:
@@ -143,7 +143,12 @@ class EngineLoop(Service):
     async def _adopt(self, orphaned: Sequence[Claim]) -> None:
         replica = self.replica
         some = [Adopt(claim.fire.key, claim.fire.token, replica.id) for claim in orphaned[:BATCH]]
-        await replica.store.update_claims(replica.id, some)
+        await self._update(some)
+
+    async def _update(self, some: Sequence[Update]) -> Updated:
+        reply = await self.replica.store.update_claims(self.replica.id, some)
+        self.replica.data_loss.note_steps(reply.steps)
+        return reply
 
     async def _compare(self, mine: Sequence[Claim]) -> None:
         now, current = self.replica.clock.steady(), {}
@@ -287,8 +292,7 @@ class EngineLoop(Service):
     async def _end_missing(self) -> None:
         updates = [self._missing(watch) for watch in self._watched.values() if self._seems_over(watch)]
         for some in (updates[n : n + BATCH] for n in range(0, len(updates), BATCH)):
-            reply = await self.replica.store.update_claims(self.replica.id, some)
-            if any(reply.accepted):
+            if any((await self._update(some)).accepted):
                 self.wake()
                 self.replica.worker.wake()
 
