@@ -500,7 +500,7 @@ UNREADABLE = (
         "a_delayed_beat_looks_like_a_loss",
         "a presence that cannot be read is written anew with a count above all that its replica was told",
         PRESENCE,
-        "max(broken.steps, request.seen.steps) + STEPS_OF_A_PRESENCE // 2",
+        "max(broken.steps, request.seen.steps, least) + STEPS_OF_A_PRESENCE // 2",
         "request.seen.steps",
         focus=("rows",),
     ),

@@ -79,6 +79,10 @@ def _newcomer(at: Moment, request: HeartbeatRequest) -> ReplicaRecord:
     )
 
 
+STEPS_A_SECOND = 1 << 20
+"""More than any replica takes. A count made of the time has less than 53 bits."""
+
+
 def _presence_anew(rows: Rows, at: Moment, request: HeartbeatRequest) -> ReplicaRecord | None:
     """A presence that is there and cannot be read, from the heartbeat that shows that its replica lives. If it is not
     known either which tasks that one knows, it must join again."""
@@ -87,8 +91,10 @@ def _presence_anew(rows: Rows, at: Moment, request: HeartbeatRequest) -> Replica
     if broken is None or not targets:
         return None
     # The heartbeat may have been held up, and its replica has learned more since: counting goes on above all that can
-    # have been counted, so that the next heartbeat does not look like proof of a loss.
-    steps = max(broken.steps, request.seen.steps) + STEPS_OF_A_PRESENCE // 2
+    # have been counted, so that the next heartbeat does not look like proof of a loss. It may even be older than the
+    # one by which the presence was written anew before, so the time counts as well.
+    least = int(at.wall.timestamp()) * STEPS_A_SECOND
+    steps = max(broken.steps, request.seen.steps, least) + STEPS_OF_A_PRESENCE // 2
     claim_no = max(broken.claim_no, request.claim_no)
     numbers = {"renewals": broken.renewals, "beat_no": broken.beat_no, "claim_no": claim_no, "steps": steps}
     return changed(_newcomer(at, request), targets=targets, **numbers)
