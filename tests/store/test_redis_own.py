@@ -973,3 +973,11 @@ async def test_a_step_that_is_always_too_slow_is_given_up_soon(valkey_url: str) 
     async with opened(valkey_url) as store, asyncio.timeout(15):
         with pytest.raises(StoreUnavailable, match="longer than a second"):
             await store._write(slow)  # type: ignore[arg-type]
+
+
+async def test_a_replica_of_ten_thousand_tasks_joins(valkey_url: str) -> None:
+    """In one step, which is refused if it takes longer than a second: each task looked through all others."""
+    async with opened(valkey_url) as store:
+        names = tuple(f"task{number}" for number in range(12_000))
+        joins = HeartbeatRequest("a", 1, 30.0, 10.0, joining=True, targets=names)
+        assert (await store.heartbeat(joins)).known

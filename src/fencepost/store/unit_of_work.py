@@ -55,7 +55,7 @@ class Cache:
                 self.stored_jobs[record.id] = self.jobs[record.id] = record
 
     def load_targets(self, names: Iterable[str]) -> None:
-        if missing := sorted(set(names) - self.targets.keys()):
+        if missing := sorted({name for name in names if name not in self.targets}):
             self.targets.update({name: TargetRecord(name) for name in missing})
             self.targets.update({target.name: target for target in self.backend.load.targets(missing)})
 
