@@ -417,6 +417,22 @@ async def test_a_delayed_beat_that_writes_a_presence_anew_is_no_sign_of_a_loss(p
         assert (await remember_more(harness, steps=told.steps)).leader.era.standing == "settled"
 
 
+@pytest.mark.parametrize("store", SQLITE_FIRST)
+async def test_a_presence_that_is_damaged_twice_counts_on(place: Place) -> None:
+    """By heartbeats of which the second is the older one."""
+    async with place.opened() as store:
+        harness = harness_of(place, store)
+        await harness.join("a", "work")
+        place.damage("replica")
+        told = await harness.heartbeat("a", number=30, seen=Seen(harness.era.incarnation, steps=20))
+        await place.clock.advance(1)
+        place.damage("replica")
+        await harness.heartbeat("a", number=3, seen=Seen(harness.era.incarnation, steps=1))
+        again = await remember_more(harness, steps=told.steps)
+        assert again.known
+        assert again.leader.era.standing == "settled"
+
+
 @pytest.mark.parametrize(
     "store", ["sqlite", *(pytest.param(name, marks=pytest.mark.slow) for name in STORES[1:])]
 )

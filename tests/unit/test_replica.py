@@ -663,7 +663,10 @@ def test_what_the_loop_of_an_engine_writes_is_proof_of_a_loss_as_well():
     cluster.run(0.1)
     [fire] = [fire for fire in cluster.fires() if fire.state is State.RUNNING]
     loop = EngineLoop(member.replica, "fake", None)
-    stored = lambda: cluster.network.state.replicas.rows["r0"].steps  # noqa: E731
+
+    def stored():
+        return cluster.network.state.replicas.rows["r0"].steps
+
     before = stored()
     member.process.create_task(loop._update([Settle(fire.key, fire.token, State.FAILED)]))
     cluster.run(0.1)

@@ -29,6 +29,9 @@ from fencepost.store.rules.ledger import crash
 from fencepost.store.rules.targets import adopt, notice_unknown_targets
 from fencepost.store.rules.updates import update_claim
 
+STEPS_A_SECOND = 1 << 20
+"""More than any replica takes. A count made of the time has less than 53 bits."""
+
 
 def heartbeat(rows: Rows, at: Moment, request: HeartbeatRequest) -> HeartbeatReply:
     known = rows.replicas.get(request.replica)
@@ -77,10 +80,6 @@ def _newcomer(at: Moment, request: HeartbeatRequest) -> ReplicaRecord:
         expires=at.steady + request.ttl,
         claim_no=request.claim_no,
     )
-
-
-STEPS_A_SECOND = 1 << 20
-"""More than any replica takes. A count made of the time has less than 53 bits."""
 
 
 def _presence_anew(rows: Rows, at: Moment, request: HeartbeatRequest) -> ReplicaRecord | None:
