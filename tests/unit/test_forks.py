@@ -46,24 +46,51 @@ def test_only_the_child_is_told_and_only_as_long_as_somebody_has_it() -> None:
     assert kept() is None
 
 
-def test_a_fork_waits_for_a_lock_that_another_thread_has() -> None:
-    lock, taken, let_go = threading.Lock(), threading.Event(), threading.Event()
-    forks.hold(lock)
+def test_a_fork_waits_until_no_thread_puts_it_off() -> None:
+    entered, leave = threading.Event(), threading.Event()
 
     def work() -> None:
-        with lock:
-            taken.set()
-            let_go.wait(60)
+        with forks.put_off:
+            entered.set()
+            leave.wait(60)
             worked.append(1)
 
     worked: list[int] = []
     other = threading.Thread(target=work)
     other.start()
-    taken.wait(60)
-    threading.Timer(0.2, let_go.set).start()
-    assert in_child(lambda: worked == [1] and lock.acquire(timeout=1))
+    entered.wait(60)
+    threading.Timer(0.2, leave.set).start()
+
+    def enters() -> bool:
+        with forks.put_off:
+            return worked == [1]
+
+    assert in_child(enters)
     other.join()
-    assert not lock.locked()
+    assert enters()
+
+
+def test_forks_take_their_turn_among_threads_that_always_put_them_off() -> None:
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.is_set():
+            with forks.put_off:
+                time.sleep(0.001)
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    forking = [threading.Thread(target=lambda: forked.append(in_child(lambda: True))) for _ in range(4)]
+    forked: list[bool] = []
+    for each in forking:
+        each.start()
+    for each in forking:
+        each.join(60)
+    ended.set()
+    for worker in workers:
+        worker.join(60)
+    assert forked == [True] * 4
 
 
 def test_a_pool_starts_threads_of_its_own_in_the_child() -> None:

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from fencepost.errors import StoreUnavailable, UsageError
+from fencepost.store import forks
 from fencepost.store.base import NewFire
 from fencepost.store.inbox import INSERT, NOT_HERE, Inbox, Letter, Statements, letter_of, values_of
 
@@ -68,7 +69,7 @@ class SqliteInbox(Inbox):
     def _connected(self) -> Iterator[sqlite3.Connection]:
         try:
             uri = f"{self._path.resolve().as_uri()}?mode=rw"
-            with closing(sqlite3.connect(uri, timeout=PATIENCE, uri=True)) as db:
+            with forks.put_off, closing(sqlite3.connect(uri, timeout=PATIENCE, uri=True)) as db:
                 yield db
         except sqlite3.Error as error:
             raise StoreUnavailable(f"{self._path}: {error}") from error

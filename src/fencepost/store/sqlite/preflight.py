@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from fencepost.errors import NothingStored, StoreCorrupt, StoreUnavailable
+from fencepost.store import forks
 from fencepost.store.formats import Contents
 from fencepost.store.local import KEPT, refuse_network_file_system, unless_rebooted
 from fencepost.store.preflight import Preflight, nothing_there, ok, problem, unless_outdated, warning
@@ -52,7 +53,8 @@ def contents(path: Path, namespace: str) -> Contents:
 @contextmanager
 def _for_reading(path: Path) -> Iterator[sqlite3.Connection]:
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=1)) as db:
+        where = f"{path.resolve().as_uri()}?mode=ro"
+        with forks.put_off, closing(sqlite3.connect(where, uri=True, timeout=1)) as db:
             yield db
     except sqlite3.OperationalError as error:
         raise StoreUnavailable(f"{path}: {error}") from error

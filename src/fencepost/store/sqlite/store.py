@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -74,14 +73,10 @@ class SqliteStore(Mirror):
         self._queue = StepQueue(self._thread, self._serve)
         # Not in the folder, where a namespace could have its name, and which a person may remove.
         self._turn = Turn(self.path.with_name(self.path.name + "-fencepost.turn"))
-        self._busy = threading.Lock()
-        """Held during a transaction. SQLite keeps its locks' state in memory: a child forked in the middle of one would
-        inherit the belief that the database is locked, and never find it free."""
         self._known_jobs: KnownJobs | None = None
         self.counting = SqlCounts(self._thread, self._counted)
         self._connection = SqliteConnection(self.path, namespace, self._folder, self._turn.path, self._set_up)
         forks.follow(self)
-        forks.hold(self._busy)
 
     def for_reading(self) -> SqliteStore:
         store = SqliteStore(self.path, self._namespace, self._clock)
@@ -127,7 +122,7 @@ class SqliteStore(Mirror):
 
     def _serve(self, steps: list[QueuedStep]) -> list[Any]:
         """In one transaction. None is left open across an await."""
-        with self._busy:
+        with forks.put_off:
             db = self._connection.opened(self.creates)
             if not any(step.writes for step in steps):
                 return self._in_transaction(db, steps)
@@ -186,7 +181,7 @@ class SqliteStore(Mirror):
 
     def _counted(self, count: Callable[[SqlCounting], T]) -> T:
         try:
-            with self._busy:
+            with forks.put_off:
                 return count(
                     SqliteCounting(SqliteStatements(self._connection.opened(self.creates), self._names))
                 )
@@ -196,7 +191,7 @@ class SqliteStore(Mirror):
     # --- connections ----------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        with self._busy:
+        with forks.put_off:
             self._connection.opened(self.creates)
 
     def _set_up(self, db: sqlite3.Connection) -> None:
@@ -234,6 +229,7 @@ class SqliteStore(Mirror):
         self._queue.clear()
 
     def _close(self) -> None:
-        self._connection.close()
+        with forks.put_off:
+            self._connection.close()
         self._turn.let_go()
         self._beacons.release_all()
