@@ -92,8 +92,8 @@ def cluster(folder: Path) -> Iterator[Place]:
 
 @contextmanager
 def sentinel(folder: Path) -> Iterator[Place]:
-    """Three Sentinels over a primary and its follower."""
-    with watched(appendfsync="always") as servers:
+    """Three Sentinels over a primary, which they name at the address of a proxy, and its follower."""
+    with watched(proxied=True, appendfsync="always") as servers:
         primary, follower = servers.servers
 
         def fail_over() -> None:
@@ -103,7 +103,8 @@ def sentinel(folder: Path) -> Iterator[Place]:
             follower.start()
             servers.wait_for_primary(follower)
 
-        yield Place("sentinel", folder, servers.url, servers.url, None, primary, fail_over=fail_over)
+        url, proxy = servers.url, servers.proxy
+        yield Place("sentinel", folder, url, url, None, primary, proxy, fail_over=fail_over)
 
 
 @contextmanager

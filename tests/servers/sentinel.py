@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.servers.proxy import Proxy
 from tests.servers.redislike import Option, RedisServer, valkey
 
 SERVICE = "main"
@@ -20,9 +21,19 @@ PATIENCE = 90.0
 
 
 class SentinelServer(RedisServer):
-    def __init__(self, binary: Path, watched: RedisServer, quorum: int, password: str = "") -> None:
+    """`watched_at`: the port under which it names the server, where that is another than the server's own."""
+
+    def __init__(
+        self,
+        binary: Path,
+        watched: RedisServer,
+        quorum: int,
+        password: str = "",
+        watched_at: int | None = None,
+    ) -> None:
         super().__init__(binary, None, {"requirepass": password} if password else {})
         self._watched = watched
+        self._watched_at = watched_at or watched.port
         self._quorum = quorum
 
     def create_data(self) -> None:
@@ -32,7 +43,7 @@ class SentinelServer(RedisServer):
             f"port {self.port}",
             f"bind {self.host}",
             f"dir {self.data}",
-            f"sentinel monitor {SERVICE} {watched.host} {watched.port} {self._quorum}",
+            f"sentinel monitor {SERVICE} {watched.host} {self._watched_at} {self._quorum}",
             f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER}",
             f"sentinel failover-timeout {SERVICE} 2000",
             *([f"sentinel auth-pass {SERVICE} {password}"] if password else []),
@@ -70,6 +81,8 @@ class Watched:
     servers: tuple[RedisServer, RedisServer]
     """The first primary, and its follower."""
     sentinels: tuple[SentinelServer, ...]
+    proxy: Proxy | None = None
+    """In front of the first primary: what the Sentinels name as its address."""
 
     @property
     def url(self) -> str:
@@ -90,21 +103,23 @@ class Watched:
 
 
 @contextmanager
-def watched(sentinel_password: str = "", **options: Option) -> Iterator[Watched]:
+def watched(sentinel_password: str = "", proxied: bool = False, **options: Option) -> Iterator[Watched]:
     """`options`: of both servers. The follower keeps what it has received when it is stopped: it can be made stale."""
     with ExitStack() as stack:
         config: Any = {"appendonly": True, "repl_diskless_sync_delay": 0, **options}
         if "requirepass" in config:
             config["masterauth"] = config["requirepass"]
         primary = stack.enter_context(valkey(**config))
-        follower = stack.enter_context(valkey(replicaof=f"{primary.host} {primary.port}", **config))
+        proxy = stack.enter_context(Proxy(primary.url)) if proxied else None
+        port = proxy.port if proxy else primary.port
+        follower = stack.enter_context(valkey(replicaof=f"{primary.host} {port}", **config))
         sentinels = tuple(
-            stack.enter_context(SentinelServer(primary.binary, primary, 2, sentinel_password))
+            stack.enter_context(SentinelServer(primary.binary, primary, 2, sentinel_password, port))
             for _ in range(3)
         )
         wait_until(lambda: all(each.knows(2) for each in sentinels), "the Sentinels know each other")
         wait_until(lambda: is_in_step(follower), "the follower is in step")
-        yield Watched((primary, follower), sentinels)
+        yield Watched((primary, follower), sentinels, proxy)
 
 
 def is_in_step(follower: RedisServer) -> bool:
