@@ -44,5 +44,18 @@ def test_its_links_lead_somewhere(page: Path) -> None:
     assert dead == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_it_has_no_marks_of_a_merge(page: Path) -> None:
+    assert re.findall(r"^(?:<{7}|>{7}) .*$", page.read_text(encoding="utf-8"), re.MULTILINE) == []
+
+
+def test_each_decision_is_listed_once_and_in_order() -> None:
+    records = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
+    listed = re.findall(
+        r"^\| \[\d+\]\(([^)]+)\) \|", text_of(ROOT / "docs/decisions/README.md"), re.MULTILINE
+    )
+    assert listed == [record.name for record in records]
+
+
 def test_there_are_links() -> None:
     assert sum(len(LINK.findall(text_of(page))) for page in PAGES) > 300
