@@ -28,8 +28,9 @@ begin
     if cardinality(found_ids) >= p_limit then return found_ids; end if;
 
     wanted := p_limit - coalesce(cardinality(found_ids), 0);
-    perform 1 from {schema}.jobs j where split_part(j.target, '@', 2) = any(its_pools) and j.look_at <= p_wall
-        offset wanted + 20 limit 1;
+    perform 1 from unnest(its_pools) as its (pool) cross join lateral (
+        select 1 from {schema}.jobs j where split_part(j.target, '@', 2) = its.pool and j.look_at <= p_wall
+            order by j.look_at, j.id offset wanted + 20 limit 1) more limit 1;
     by_task := found and {schema}.is_crowded_out(p_replica, its_pools, p_wall, wanted);
     if by_task or cardinality(its_pools) > 1 then
         next_ids := {schema}.turns_of_many(p_replica, its_pools, by_task, p_leads, p_wall, wanted, p_aside);
