@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import psycopg
 import pytest
 
 from fencepost import at
-from fencepost.model import Job
+from fencepost.model import FireRecord, Job
 from fencepost.model.triggers import every
 from fencepost.store.base import PutJob
 from fencepost.store.postgres import PostgresStore, schema
@@ -22,8 +23,20 @@ ROWS = """
 select coalesce(sum(idx_scan + idx_tup_fetch), 0)::bigint from pg_stat_user_tables
 where schemaname = 'fencepost' and relname in ('jobs', 'planned', 'replica_targets')
 """
-ALWAYS = {"+ 20": "* 0", "limit 20": "limit 0"}
+IN_ANOTHER_POOL = Job("foreign", "work", execute_on="gpu")
+OF_ANOTHER_TASK = Job("foreign", "unknown")
+BY_TASK = {
+    "turns": {"+ 20": "* 0"},
+    "ahead": {"+ 20": "* 0", "limit 20": "limit 0", "offset 20 ": "offset 0 "},
+}
 """Whatever is due counts as a crowd."""
+WALKED = {
+    "turns": {"+ 20": "* 0", "offset 200": "offset 0"},
+    "ahead": {"limit 20": "limit 0", "offset 20 ": "offset 0 ", "offset 200": "offset 0"},
+}
+"""The same for a replica that knows too many tasks to ask for each; it lists nothing beside a crowd."""
+BY_POOL = {"turns": {"cardinality(its_pools) > 1": "true"}, "ahead": {"cardinality(its_pools) = 1": "false"}}
+"""Each replica is in several pools."""
 
 
 async def rows_read(harness: Harness, step: Callable[[], Awaitable[object]]) -> int:
@@ -40,28 +53,51 @@ async def rows_read(harness: Harness, step: Callable[[], Awaitable[object]]) -> 
     return await so_far() - before
 
 
-async def test_a_pool_without_replicas_costs_the_others_nothing(postgres_url: str) -> None:
-    """Not more than a look at the first of a thousand fires that wait there."""
+@pytest.mark.parametrize(
+    ("priority", "pools"), [(0, [""]), (5, [""]), (-5, [""]), (0, ["", "@big"])], ids=str
+)
+async def test_a_pool_without_replicas_costs_the_others_nothing(
+    postgres_url: str, priority: int, pools: list[str]
+) -> None:
+    """Claims, what they list as ahead, settles and plans read as much beside a thousand fires that wait there."""
     async with a_harness(postgres_url) as harness:
-        await harness.join("a", "work", "other")
-        await harness.define("job", every(seconds=10))
+        await harness.join("a", *(f"task{n}{pool}" for n in range(50) for pool in pools))
+        for n in range(10):
+            await harness.define(f"job{n}", every(seconds=10), target=f"task{n}")
 
-        async def run() -> None:
-            assert await harness.settle(await harness.claim("a"))
+        async def costs() -> dict[str, int]:
+            fires: list[FireRecord] = []
 
-        await harness.fall_due(10.0)
-        before = await rows_read(harness, run)
+            async def claim() -> None:
+                claimed = await harness.ask("a", 20, ahead=6)
+                fires.extend(each.fire for each in claimed.claims)
+                assert len(fires) == 10
+                assert len(claimed.ahead) == 6
+
+            async def settle() -> None:
+                for fire in fires:
+                    assert await harness.settle(fire)
+
+            planned = await rows_read(harness, lambda: harness.fall_due(10.0))
+            return {
+                "plan": planned,
+                "claim": await rows_read(harness, claim),
+                "settle": await rows_read(harness, settle),
+            }
+
+        await costs()
+        alone = await costs()
         soon = at(await harness.now() + timedelta(seconds=5))
         await harness.store.put_jobs(
-            [PutJob(Job(f"gpu{n}", "work", soon, execute_on="gpu")) for n in range(1000)]
+            [PutJob(Job(f"gpu{n}", "task1", soon, execute_on="gpu", priority=priority)) for n in range(1000)]
         )
-        await harness.fall_due(10.0)
-        assert await rows_read(harness, run) < before + 250
-        await harness.fall_due(10.0)
-        assert await rows_read(harness, run) < before + 250
+        await costs()  # these fires are planned as well
+        beside = await costs()
+        assert all(beside[step] <= 1.2 * read for step, read in alone.items()), (alone, beside)
 
 
-async def test_what_is_ahead_is_listed_beside_a_crowd(postgres_url: str) -> None:
+@pytest.mark.parametrize("crowd", [IN_ANOTHER_POOL, OF_ANOTHER_TASK], ids=["pool", "task"])
+async def test_what_is_ahead_is_listed_beside_a_crowd(postgres_url: str, crowd: Job) -> None:
     """So that replicas go on to ask by rank."""
     async with a_harness(postgres_url) as harness:
         await harness.join("a", "work", "other")
@@ -78,7 +114,7 @@ async def test_what_is_ahead_is_listed_beside_a_crowd(postgres_url: str) -> None
         assert [len(each) for each in alone.values()] == [1, 5, 18, 31]
         soon = at(now + timedelta(seconds=5))
         await harness.store.put_jobs(
-            [PutJob(Job(f"gpu{n}", "work", soon, execute_on="gpu")) for n in range(400)]
+            [PutJob(replace(crowd, id=f"foreign{n}", trigger=soon)) for n in range(400)]
         )
         await harness.fall_due(10.0)
         for number, listed in alone.items():
@@ -92,22 +128,21 @@ async def test_a_replica_of_many_tasks_walks_through_what_is_due(postgres_url: s
         await harness.define("job", every(seconds=10))
         soon = at(await harness.now() + timedelta(seconds=5))
         await harness.store.put_jobs(
-            [PutJob(Job(f"gpu{n}", "work", soon, execute_on="gpu")) for n in range(50)]
+            [PutJob(replace(OF_ANOTHER_TASK, id=f"foreign{n}", trigger=soon)) for n in range(50)]
         )
         await harness.fall_due(10.0)
         assert await rows_read(harness, lambda: harness.claim("a")) < 1000
 
 
-@pytest.mark.parametrize("instead", [ALWAYS, {**ALWAYS, "offset 200": "offset 0"}], ids=["by task", "walked"])
-async def test_a_crowd_changes_nothing(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch, instead: dict[str, str]
+@pytest.mark.parametrize("instead", [BY_TASK, WALKED, BY_POOL], ids=["by task", "walked", "by pool"])
+async def test_each_way_finds_the_same(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, instead: dict[str, dict[str, str]]
 ) -> None:
-    scripts = {name: schema.script(name) for name in (*schema.SCRIPTS, *schema.ADDED)}
-    for old, new in instead.items():
-        assert old in scripts["jobs_due"]
-        scripts |= {name: scripts[name].replace(old, new) for name in ("turns", "jobs_due")}
-    if "offset 200" not in instead:  # a replica that walks lists nothing beside a crowd
-        scripts["upcoming"] = scripts["upcoming"].replace("limit 20", "limit 0")
+    scripts = {name: schema.script(name) for name in schema.SCRIPTS}
+    for name, words in instead.items():
+        for old, new in words.items():
+            assert old in scripts[name]
+            scripts[name] = scripts[name].replace(old, new)
     monkeypatch.setattr(schema, "script", scripts.__getitem__)
     for seed in range(6):
         clock = HandClock()
@@ -117,12 +152,22 @@ async def test_a_crowd_changes_nothing(
         await store.close()
 
 
-async def test_in_a_crowd_jobs_that_others_hold_are_passed_over(postgres_url: str) -> None:
+@pytest.mark.parametrize(
+    ("crowd", "pool"),
+    [(IN_ANOTHER_POOL, "any"), (OF_ANOTHER_TASK, "any"), (IN_ANOTHER_POOL, "big"), (OF_ANOTHER_TASK, "big")],
+    ids=["pool", "task", "two pools", "task of two pools"],
+)
+async def test_in_a_crowd_jobs_that_others_hold_are_passed_over(
+    postgres_url: str, crowd: Job, pool: str
+) -> None:
     async with a_harness(postgres_url) as harness:
-        await harness.join("a", "work", "other")
+        await harness.join("a", "work", "other", *([f"other@{pool}"] if pool != "any" else []))
         soon = await harness.now() + timedelta(seconds=5)
-        foreign = [Job(f"gpu{n}", "work", at(soon), execute_on="gpu") for n in range(100)]
-        own = [Job(f"own{n:02}", ("work", "other")[n % 2], at(soon)) for n in range(30)]
+        foreign = [replace(crowd, id=f"foreign{n}", trigger=at(soon)) for n in range(100)]
+        own = [
+            Job(f"own{n:02}", "other" if n % 2 else "work", at(soon), execute_on=pool if n % 2 else "any")
+            for n in range(30)
+        ]
         await harness.store.put_jobs([PutJob(job) for job in (*foreign, *own)])
         await harness.fall_due(10.0)
         with psycopg.connect(postgres_url) as another:

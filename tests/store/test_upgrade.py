@@ -22,6 +22,15 @@ create index fencepost_fires_due on fencepost_fires (due_at);
 update fencepost_meta set value = '1' where name = 'schema';
 """
 
+TO_INDEXES_WITHOUT_POOLS = """
+drop index fencepost.jobs_by_pool, fencepost.jobs_above_by_pool, fencepost.jobs_below_by_pool,
+    fencepost.replica_pools;
+drop function fencepost.pools, fencepost.soonest_of_all;
+create index jobs_look on fencepost.jobs (look_at, id) where look_at is not null;
+create index jobs_above on fencepost.jobs (look_at) where priority > 0 and look_at is not null;
+create index jobs_below on fencepost.jobs (look_at) where priority < 0 and look_at is not null
+"""
+
 
 async def some_runs(harness: Harness) -> JobRecord:
     fire = await harness.running()
@@ -69,13 +78,14 @@ async def test_a_sqlite_database_of_schema_1_goes_on(tmp_path: Path) -> None:
 def to_postgresql_schema_1(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute("drop table fencepost.outcomes, fencepost.later")
+        admin.execute(TO_INDEXES_WITHOUT_POOLS)
         admin.execute("drop index fencepost.jobs_due")
         admin.execute("alter table fencepost.jobs drop column priority")
         admin.execute("update fencepost.meta set value = '1' where name = 'schema'")
         admin.execute(
             "do $$ begin execute (select string_agg(format('drop function %s;', oid::regprocedure), '')"
-            " from pg_proc where proname in ('settle', 'close_row', 'turns',"
-            " 'turns_by_task', 'is_crowded_out', 'soonest')); end $$"
+            " from pg_proc where proname in ('settle', 'close_row', 'turns', 'turns_of_many', 'is_crowded_out',"
+            " 'soonest', 'upcoming', 'upcoming_by_task')); end $$"
         )
 
 
@@ -85,6 +95,29 @@ async def test_a_postgresql_schema_1_goes_on(postgres_url: str) -> None:
         to_postgresql_schema_1(postgres_url)
         newer = PostgresStore(postgres_url, clock=harness.store._clock)  # type: ignore[attr-defined]
         await newer.open()
+        harness.store = newer
+        await check(harness, before)
+        await newer.close()
+
+
+async def test_postgresql_indexes_by_pool_are_added(postgres_url: str) -> None:
+    """To a database of the same format, by the first replica that has them."""
+
+    def indexes() -> set[str]:
+        with psycopg.connect(postgres_url) as admin:
+            found = admin.execute("select indexname from pg_indexes where tablename = 'jobs'")
+            return {name for (name,) in found}
+
+    async with a_harness(postgres_url) as harness:
+        made_new = indexes()
+        before = await some_runs(harness)
+        with psycopg.connect(postgres_url) as admin:
+            admin.execute(TO_INDEXES_WITHOUT_POOLS)
+        assert {"jobs_look", "jobs_above", "jobs_below"} <= indexes()
+        newer = PostgresStore(postgres_url, clock=harness.store._clock)  # type: ignore[attr-defined]
+        await newer.open()
+        assert indexes() == made_new
+        assert await harness.claims("a", 1) == [], "the replica from before goes on"
         harness.store = newer
         await check(harness, before)
         await newer.close()

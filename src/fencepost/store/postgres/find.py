@@ -61,8 +61,7 @@ class PostgresFind(Find):
         noted, aside = self._save.jobs, set(self._reader.registry.aside)
         passed = Texts([*noted, *aside])
         if replica is None:
-            query = "select j.look_at from {schema}.jobs j where j.look_at is not null and j.id <> all(%s)"
-            row = self._db.one(f"{query} order by j.look_at limit 1", passed)
+            row = self._db.one("select {schema}.soonest_of_all(%s)", passed)
         else:
             row = self._db.one("select {schema}.soonest(%s, %s, %s)", replica.id, leads, passed)
         others = (change for id, change in noted.items() if id not in aside)

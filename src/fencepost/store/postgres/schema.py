@@ -15,7 +15,7 @@ from fencepost.store.postgres.names import DEFAULT_SCHEMA
 VERSION = 4
 SCRIPTS = (
     "tables",
-    "turns",
+    "priority",
     "later",
     "outcomes",
     "enter",
@@ -27,9 +27,13 @@ SCRIPTS = (
     "plan",
     "beat",
     "prune",
+    "entries",
+    "jobs_by_pool",
+    "turns",
+    "ahead",
 )
 
-UPGRADES = {1: ("outcomes", "upgrade_1", "settle", "close_row"), 2: ("later",), 3: ("turns", "claim", "plan")}
+UPGRADES = {1: ("outcomes", "upgrade_1", "settle", "close_row"), 2: ("later",), 3: ("priority", "claim")}
 """By the version that is found: what brings it to the next. Functions that replicas of that version call stay."""
 IN_WORDS = {
     1: "add the table of each job's last run, filled from the ledger, and the functions that write it",
@@ -37,15 +41,19 @@ IN_WORDS = {
     3: "add the priority of jobs, and the function that claims what is due in its order",
 }
 """The same for people."""
-ADDED = {
+ADDED = {"entries": ("entries",), "jobs_by_pool": ("jobs_by_pool", "turns", "ahead", "plan")}
+"""By the table or index that is missing: what adds it. Without a new version, as older replicas do not mind."""
+ADDED_IN_WORDS = {
     "entries": "add the table of notification rules and the outbox",
-    "jobs_due": "add the index of what is due by task, and the functions that use it",
-    "upcoming": "add the function that lists what is due next",
+    "jobs_by_pool": "add the indexes of what is due by pool and by task, and the functions that use them",
 }
-"""Tables, indexes and functions that are added without a new version: older replicas do not mind."""
+"""The same for people."""
 
 # Constant, because the schema whose name the other locks are made from is not there yet.
 _ALONE = "select pg_advisory_xact_lock(1718972275, 0)"
+
+_NO_STEPS = "select pg_advisory_xact_lock({lock})"
+"""No step is in progress while tables, indexes and functions change under it."""
 
 _EXISTS = """
 select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s
@@ -75,13 +83,16 @@ def prepare(connection: Connection, place: str, converts: bool) -> None:
             _create(connection)
             return
         found.check(place, converts)
+        if found.is_current:
+            return
         try:
+            connection.do(_NO_STEPS)
             for number in range(found.stored, VERSION):
                 _run(connection, UPGRADES[number])
                 set_meta(connection, "schema", str(number + 1))
-            for name in ADDED:
+            for name, scripts in ADDED.items():
                 if not _has(connection, name):
-                    _run(connection, (name,))
+                    _run(connection, scripts)
         except errors.InsufficientPrivilege as error:
             raise ConfigurationError(
                 f"{place} has format {found.stored}, and this user may not convert it ({str(error).strip()}); let the "
@@ -94,7 +105,7 @@ def stored_format(connection: Connection) -> Format | None:
     found = version(connection)
     if found is None:
         return None
-    missing = [words for name, words in ADDED.items() if not _has(connection, name)]
+    missing = [words for name, words in ADDED_IN_WORDS.items() if not _has(connection, name)]
     return format_of(found, VERSION, IN_WORDS, missing)
 
 
@@ -151,6 +162,6 @@ def _create(connection: Connection) -> None:
                 f"this user may not create a schema ({str(error).strip()}); let an administrator do it once: "
                 f'create schema "{names.schema}" authorization {connection.info.user}'
             ) from error
-    _run(connection, (*SCRIPTS, *ADDED))
+    _run(connection, SCRIPTS)
     set_meta(connection, "schema", str(VERSION))
     set_meta(connection, "history", connection.server.history)

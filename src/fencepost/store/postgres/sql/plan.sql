@@ -18,7 +18,7 @@ begin
     perform {schema}.plainly();
     perform 1 from {schema}.jobs j where j.id = any(p_jobs) order by j.id for no key update;
     wall := coalesce(p_wall, {schema}.wall());
-    select j.look_at into before from {schema}.jobs j where j.look_at is not null order by j.look_at limit 1;
+    before := {schema}.soonest_of_all(array[]::text[]);
 
     with wanted as materialized (
         select w.*, j.decided_through,

@@ -37,7 +37,6 @@ create table {schema}.jobs (
     tail bigint,                   -- by its due time
     look_at bigint
 );
-create index jobs_look on {schema}.jobs (look_at, id) where look_at is not null;
 
 create table {schema}.events (
     number bigint generated always as identity primary key,
