@@ -11,6 +11,7 @@ from fencepost.model import (
     FireRecord,
     State,
     changed,
+    job_of,
 )
 from fencepost.model.traces import RUN
 from fencepost.store.base import (
@@ -89,6 +90,10 @@ def _settle_fast(rows: Rows, at: Moment, updates: Sequence[Update]) -> set[str]:
         for settle in settles
         if settle.key in running and running[settle.key].token == settle.token
     ]
+    # A job remembers how its runs ended in the order of the batch: all of its ends go the same way.
+    in_bulk = {fire.key for fire in ends}
+    others = {job_of(each.key) for each in updates if isinstance(each, ENDS) and each.key not in in_bulk}
+    ends = [fire for fire in ends if fire.job_id not in others]
     if ends:
         rows.put_fast_ends(ends)
     return {fire.key for fire in ends}

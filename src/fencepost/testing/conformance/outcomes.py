@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from fencepost.model import State
 from fencepost.model.triggers import every
+from fencepost.model.watching import NotificationRule
 from fencepost.store.base import GiveBack, JobPage, RetryLater, Settle
 from fencepost.testing.conformance.harness import Harness
 
@@ -72,6 +73,24 @@ class OutcomeRules:
         assert (await harness.job("job")).last_run is None
         await harness.settle(await harness.claim("a"))
         assert (await harness.job("job")).last_run is not None
+
+    async def test_runs_that_end_in_one_batch_end_in_its_order(self, harness: Harness) -> None:
+        """Also where some of them go the general path: here what has a result, or of which somebody is notified."""
+        await harness.join("a")
+        await harness.store.notices.put_rules("ops", [NotificationRule("ops", ("failed",))])
+        await harness.define("job", every(seconds=10), overlap="allow(9)")
+        for first, then in ((State.FAILED, State.SUCCEEDED), (State.SUCCEEDED, State.FAILED)):
+            for result in (None, "7"):
+                await harness.fall_due(20)
+                one, other = await harness.claims("a")
+                ends = [
+                    Settle(one.key, one.token, first, result=result),
+                    Settle(other.key, other.token, then),
+                ]
+                assert (await harness.store.update_claims("a", ends)).accepted == (True, True)
+                job = await harness.job("job")
+                assert job.last_run is not None
+                assert (job.last_run.key, job.failures_in_a_row) == (other.key, int(then is State.FAILED))
 
     async def test_a_run_by_hand_counts(self, harness: Harness) -> None:
         await harness.join("a")
