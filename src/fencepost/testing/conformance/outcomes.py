@@ -75,7 +75,7 @@ class OutcomeRules:
         assert (await harness.job("job")).last_run is not None
 
     async def test_runs_that_end_in_one_batch_end_in_its_order(self, harness: Harness) -> None:
-        """Also where some of them go the general path: here what has a result, or of which somebody is notified."""
+        """Also where some of them go the general path: here those with a result, and failures, as there is a rule."""
         await harness.join("a")
         await harness.store.notices.put_rules("ops", [NotificationRule("ops", ("failed",))])
         await harness.define("job", every(seconds=10), overlap="allow(9)")
