@@ -162,6 +162,7 @@ SLOW = {
     "latest_keeps_two",
     "flip_back",
     "orphaned_at_once",
+    "what_has_run_is_given_back",
 }
 """Mutants that take more than a few seconds to be noticed, in `make test-all`."""
 
@@ -187,7 +188,6 @@ RARE = {
     "unknown_claims_are_kept",
     "unreadable_retries_run_again",
     "waiting_fires_ignore_a_lower_limit",
-    "what_has_run_is_given_back",
 }
 """Mutants that are noticed only after many seeds, in `make mutants` alone, which runs all."""
 

@@ -69,6 +69,7 @@ REPLICA: tuple[Mutant, ...] = (
         RUNS,
         "update = ended if ended is not None and ended.token == token else GiveBack(key, token)",
         "update = GiveBack(key, token)",
+        focus=("moves",),
     ),
     mutant(
         "an_earlier_run_goes_on",
