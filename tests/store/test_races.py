@@ -53,7 +53,7 @@ UNDECIDED = (State.PENDING, State.QUEUED, State.RUNNING, State.WAITING)
 
 
 OVERLOADED = 100
-"""Repetitions of one call. A step that took too long on a busy machine is not written, and its caller asks again."""
+"""Repetitions of one call. A step that took too long on a busy machine, or met too many conflicts, is not written."""
 
 
 class Insistent:
@@ -80,7 +80,7 @@ class Insistent:
             try:
                 return await getattr(self.store, name)(*args), times
             except StoreUnavailable as error:
-                if "took longer than a second" not in str(error):
+                if "overloaded" not in str(error):
                     raise
         return await getattr(self.store, name)(*args), OVERLOADED
 
